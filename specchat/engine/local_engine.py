@@ -18,6 +18,7 @@ from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.drafting.prediction import PredictionDrafter
 from specchat.drafting.token_map import CommonTokenMap, TokenMap
 from specchat.engine.api import Engine, EngineFacts, Loading
+from specchat.engine.draft_limits import DraftLimits
 from specchat.engine.exact_drafts import NOT_MEASURED, ExactDrafts
 from specchat.engine.loaded_pair import LoadedPair
 from specchat.engine.loader import load_pair
@@ -109,8 +110,8 @@ class LocalEngine(Engine):
         self._abort.clear()
         name = choose_drafter(request.drafter, self._materials)
         name = drafter_registry.PLAIN if self._exact_drafts.is_awaited else name
-        longest_pass = self._longest_pass(name, request)
-        notices = (*prompt.notices, *self._tree_notices(request, longest_pass))
+        longest_pass = self._limits.longest_pass(name, request)
+        notices = (*prompt.notices, *self._limits.tree_notices(request, longest_pass))
         self._statistics = Statistics(left_out=prompt.num_left_out, notices=notices)
 
         def on_prompt(done: int, total: int) -> None:
@@ -335,6 +336,10 @@ class LocalEngine(Engine):
         self.facts = self._exact_drafts.apply(self._pair, self._plain_facts)
         self._materials = self._make_materials(self._pair)
 
+    @property
+    def _limits(self) -> DraftLimits:
+        return DraftLimits(self.facts, self._pair.loading.exact, self._pair.uses_gpus)
+
     @cached_property
     def _draft_label(self) -> str:
         return drafter_registry.origin(drafter_registry.pass_origin(self._materials.kind)).label
@@ -359,16 +364,11 @@ class LocalEngine(Engine):
             self._drafters.popitem()[1].close()
 
     def _request(self, prompt: Prompt, options: AnswerRequest, longest_pass: int | None) -> Request:
-        longest = self.facts.longest_draft
-        if longest_pass is not None:
-            longest = min(longest, longest_pass - 1)
-        if isinstance(options.draft_tree, int):  # the draft is a part of it
-            longest = min(longest, options.draft_tree)
         return Request(
             tokens=prompt.tokens,
             sampling=options,
             noise=None if options.seed is None else Noise(options.seed),
-            draft_length=min(options.num_to_draft, longest),
+            draft_length=self._limits.draft_length(options, longest_pass),
             max_tokens=options.max_tokens,
             end_tokens=prompt.end_tokens,
             stop_strings=prompt.stop_strings,
@@ -382,46 +382,9 @@ class LocalEngine(Engine):
             constraint=prompt.constraint,
             longest_pass=longest_pass,
             repeats=longest_pass is not None and (options.seed is not None or options.is_exact),
-            most_nodes=0 if longest_pass else self._most_nodes(options),
+            most_nodes=self._limits.most_nodes(options, longest_pass),
             if_too_long="shorten it" if self.context.is_longest else SHORTER_OR_LARGER,
         )
-
-    def _tree_notices(self, request: AnswerRequest, longest_pass: int | None) -> Iterator[str]:
-        """Yield why draft trees of the size asked for are not possible."""
-        size, facts = request.draft_tree, self.facts
-        if not isinstance(size, int) or facts.speculation_off_reason or not request.num_to_draft:
-            return
-        reason = "the answer must be exact" if request.is_exact else facts.chains_reason
-        if longest_pass is not None and not reason:
-            reason = "an answer with a seed repeats, and passes with branches are not measured"
-        if reason:
-            yield f"drafts are chains, not trees of {size} tokens: {reason}"
-            return
-        longest = facts.longest_draft
-        most = min(longest, min(request.num_to_draft, longest) + facts.most_branches)
-        if size > most:
-            yield f"draft trees have at most {most} tokens here, not {size}"
-
-    def _most_nodes(self, request: AnswerRequest) -> int:
-        """Return the most tokens of a draft with branches, 0 for none.
-
-        On a CPU branches are drafted only where asked for: on real pairs answers were 5 % slower
-        with those that pacing chose.
-        """
-        if request.draft_tree == "auto" and not self._pair.uses_gpus:
-            return 0
-        return min(request.num_nodes, self.facts.longest_draft)
-
-    def _longest_pass(self, name: str, request: AnswerRequest) -> int | None:
-        """Return the longest pass of an answer that must repeat or be exact, None for any length.
-
-        An answer with a seed is drafted as usual if no draft is known to repeat.
-        """
-        longest = 1 + (self.facts.repeatable_draft or 0)
-        if request.is_exact or self._pair.loading.exact == "on":
-            return longest
-        is_plain = request.draft_length == 0 or not drafter_registry.DRAFTERS[name].origins
-        return longest if request.seed is not None and (longest > 1 or is_plain) else None
 
     def _steps(self, chunks: Iterator[Chunk], longest_pass: int | None) -> Iterator[Chunk]:
         """Yield an answer's chunks; each is decoded with the kernels that the answer needs."""
