@@ -31,7 +31,7 @@ from specchat.wording import percent, size_text, speedup_text
 
 USUAL_ACCEPTANCE = 0.7
 """The usual rate for drafts of the same family and a tenth of the target's size."""
-LONGEST_DRAFT = 16
+LONGEST_WEIGHED = 16
 SEARCH_SECONDS = 20.0
 MOST_REPOSITORIES, MOST_LISTED, MOST_CANDIDATES = 40, 3, 3
 """Repositories that the hub may name, those whose files are listed, and headers that are read."""
@@ -67,7 +67,7 @@ def expected_speedup(acceptance: float, share: float) -> float:
     """
     return max(
         sum(acceptance**index for index in range(length + 1)) / (1 + length * share)
-        for length in range(1, LONGEST_DRAFT + 1)
+        for length in range(1, LONGEST_WEIGHED + 1)
     )
 
 

@@ -33,9 +33,9 @@ from specchat.drafting.draft_model import confidence_of
 from specchat.options.declarations import Sampling
 from specchat.pacing.knowledge import LONGEST_KNOWN, draft_costs
 from specchat.pacing.pacer import LearningPacer
+from specchat.pacing.recent_drafts import LONGEST
 
 Numbers = NDArray[np.float64]
-LONGEST_SIMULATED = 16
 NUM_SIMULATED = 1000
 """Tokens decoded in a simulation."""
 CHEAP_LENGTH, CHEAP_COST = 4, 1.2
@@ -130,7 +130,7 @@ def chances_by_position(accepted: Numbers) -> list[float]:
     """
     num_positions, num_indices = accepted.shape
     survivals, survival = [1.0], np.ones(num_indices)
-    for number in range(min(LONGEST_SIMULATED, num_indices)):
+    for number in range(min(LONGEST, num_indices)):
         chances = accepted[min(number, num_positions - 1)]
         survival = survival[: num_indices - number] * chances[number:]
         survivals.append(float(survival.mean()))
@@ -244,4 +244,4 @@ class _SimulatedPacer(LearningPacer):
 def _simulated_rate(machine: SimulatedMachine, *, is_greedy: bool) -> float:
     """Return the tokens per second of a simulated answer."""
     pacer = _SimulatedPacer(machine, is_greedy=is_greedy)
-    return machine.decode(pacer, NUM_SIMULATED, LONGEST_SIMULATED)
+    return machine.decode(pacer, NUM_SIMULATED, LONGEST)

@@ -18,7 +18,6 @@ from specchat.derivation.derived_files import (
     scratch_file,
 )
 from specchat.derivation.gain import (
-    LONGEST_SIMULATED,
     Costs,
     Guess,
     acceptance,
@@ -39,6 +38,7 @@ from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
 from specchat.llama.pruning import Copy, write_copy
 from specchat.options.declarations import LoadOptions, Sampling
+from specchat.pacing.recent_drafts import LONGEST
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.model_layout import BLOCK, blocks_of, layout_of
 from specchat.sharing.process_engine import try_out
@@ -220,7 +220,7 @@ class _Judge:
 
     def rate(self, layers: Layers, accepted: float) -> float:
         """Return the tokens per second if this share is accepted everywhere."""
-        return drafting_rate(self._costs_without(layers), np.full((1, LONGEST_SIMULATED), accepted))
+        return drafting_rate(self._costs_without(layers), np.full((1, LONGEST), accepted))
 
     def _costs_without(self, layers: Layers) -> Costs:
         """Return the costs of a draft without some layers: a pass reads that much less."""

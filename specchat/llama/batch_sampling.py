@@ -20,7 +20,7 @@ LIKELIEST = 24
 """The number of tokens whose probability is kept at each position."""
 WIDEST_GAP = 12.0
 """Tokens whose logit is this far below the highest are not kept."""
-LONGEST_PASS = 512
+ROWS_A_PASS = 512
 LARGEST_KEPT = 65504.0
 """The largest number in half precision."""
 LOOP, LOOPS = 20, 3
@@ -76,7 +76,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
         self._spare, self._beginning = sequences, list(beginning)
         parameters = api.llama_context_default_params()
         parameters.n_ctx = (sequences + 1) * length
-        parameters.n_batch = parameters.n_ubatch = LONGEST_PASS
+        parameters.n_batch = parameters.n_ubatch = ROWS_A_PASS
         parameters.n_seq_max = sequences + 1
         parameters.n_threads = parameters.n_threads_batch = threads
         parameters.no_perf = True
@@ -85,7 +85,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
             raise OutOfMemory("not enough memory to sample answers: close other programs")
         self._abort.attach(self._handle)
         self._memory = api.llama_get_memory(self._handle)
-        self._batch = api.llama_batch_init(LONGEST_PASS, 0, 1)
+        self._batch = api.llama_batch_init(ROWS_A_PASS, 0, 1)
         self._slots: list[SampledAnswer | None] = [None] * sequences
         self._layers, self._width = layers, int(api.llama_model_n_embd(model.handle))
         keep_layer_inputs(self._handle, layers)
@@ -137,8 +137,8 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
         """Evaluate tokens of a sequence; return the layers' inputs in parts."""
         rows = [(slot, token, start + number) for number, token in enumerate(tokens)]
         read = []
-        for first in range(0, len(rows), LONGEST_PASS):
-            read += self._pass(rows[first : first + LONGEST_PASS])
+        for first in range(0, len(rows), ROWS_A_PASS):
+            read += self._pass(rows[first : first + ROWS_A_PASS])
         return read
 
     def _pass(

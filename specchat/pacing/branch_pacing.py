@@ -44,11 +44,6 @@ class BranchPacing:
         self.num_chosen, self._offered = 0, ((), ())
 
     @property
-    def num_offered(self) -> int:
-        """How many branches were there to choose from in this step."""
-        return len(self._offered[1])
-
-    @property
     def num_siblings(self) -> int:
         """How many branches beside each token to look for in this step."""
         looks = self._num_idle < LONG_IDLE or self._num_idle % LOOK_INTERVAL == 0

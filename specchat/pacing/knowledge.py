@@ -65,10 +65,12 @@ class Knowledge:
     def as_record(self) -> LearnedPair:
         """Return what is known, for later sessions."""
         target = {(bucket, size): seconds for bucket, size, seconds in self.target.as_record()}
-        for bucket, table in self.verifying.worth_keeping().items():
-            for size, seconds in table.items():
-                if bucket and size <= LONGEST_KNOWN and self.target.is_known:
-                    target[bucket, size] = seconds
+        kept = self.verifying.worth_keeping() if self.target.is_known else {}
+        target |= {
+            (bucket, size): seconds
+            for (bucket, size), seconds in kept.items()
+            if bucket and size <= LONGEST_KNOWN
+        }
         return LearnedPair(
             [(*place, seconds) for place, seconds in sorted(target.items())],
             {origin: costs.as_record() for origin, costs in self._costs.items() if costs.is_known},
@@ -107,36 +109,27 @@ class Knowledge:
             costs = self.costs_of(origin)
 
             def nominal(num_passes: int, depth: int) -> float:
-                first, later = self._draft_costs(origin, depth)
+                first, later = draft_costs(
+                    lambda num_tokens: self._draft_pass(origin, num_tokens, depth),
+                    drafts_blocks=self.drafts_blocks,
+                    reads_accepted=self.reads_accepted,
+                )
                 return first + later * (num_passes - 1)
 
-            def first_speed() -> float:
-                is_mixed = costs.is_known and not self.target.is_known  # seconds, and a shape
-                return 1.0 if is_mixed else self.verifying.speed
-
-            self._drafting[origin] = RecentSeconds(nominal, lambda: costs.is_known, first_speed)
+            self._drafting[origin] = RecentSeconds(nominal, lambda: costs.is_known)
         return self._drafting[origin]
 
     def catching_up(self, origin: str, num_tokens: int, depth: int) -> float:
-        """Return the seconds of a draft pass that reads this many tokens."""
+        """Return the seconds of a draft pass that reads this many tokens now."""
+        nominal = self._draft_pass(origin, num_tokens, depth)
+        return max(nominal, self.drafting(origin).seconds(1, depth))
+
+    def _draft_pass(self, origin: str, num_tokens: int, depth: int) -> float:
+        """Return the seconds of a draft pass: as measured, or a guess that real ones correct."""
         costs = self.costs_of(origin)
         if costs.is_known:
-            seconds = costs.seconds(num_tokens, depth)
-        else:
-            seconds = UNKNOWN_DRAFT_COST * self.verifying.seconds(num_tokens, depth)
-        return max(seconds, self.drafting(origin).seconds(1, depth))
-
-    def _draft_costs(self, origin: str, depth: int) -> tuple[float, float]:
-        """Return the seconds of the first draft pass of a step and of each later one."""
-        costs = self.costs_of(origin)
-        if not costs.is_known:  # a fixed guess: what the passes take corrects it
-            guess = UNKNOWN_DRAFT_COST * self.target.seconds(1, depth)
-            return guess, 0.0 if self.drafts_blocks else guess
-        return draft_costs(
-            lambda num_tokens: costs.seconds(num_tokens, depth),
-            drafts_blocks=self.drafts_blocks,
-            reads_accepted=self.reads_accepted,
-        )
+            return costs.seconds(num_tokens, depth)
+        return UNKNOWN_DRAFT_COST * self.verifying.seconds(num_tokens, depth)
 
     def note_change(self, seconds: float, expected: float, *, changed: bool) -> None:
         """Note what a target pass took that had, or had not, another length than the last."""

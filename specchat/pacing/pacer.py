@@ -131,11 +131,6 @@ class LearningPacer:
         is_plain = count == 1 and not self._num_passes
         self._num_plain = self._num_plain + 1 if is_plain else 0
         size = PLAIN if self._num_plain >= SETTLED else count
-        if is_plain and not (self._untaken[1] or self._branches.num_offered):
-            verifying.observe(size, depth, seconds)
-            self._last_count, self._since_draft = 1, self._since_draft + 1
-            self._choice.end_step(len(emitted), is_plain=True)
-            return
         if knowledge.target.is_known and not is_plain:
             expected, changed = verifying.seconds(size, depth), count != self._last_count
             knowledge.note_change(seconds, expected, changed=changed)

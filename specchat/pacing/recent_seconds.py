@@ -40,18 +40,9 @@ Place: TypeAlias = tuple[int, int]
 class RecentSeconds:
     """The seconds that passes, or whole drafts, took lately, by their size and the depth."""
 
-    def __init__(
-        self,
-        nominal: Seconds,
-        is_measured: Callable[[], bool],
-        first_speed: Callable[[], float] = lambda: 1.0,
-    ) -> None:
-        """Begin with the nominal seconds, which are only a shape unless they are measured.
-
-        `first_speed` returns the speed before any was made.
-        """
+    def __init__(self, nominal: Seconds, is_measured: Callable[[], bool]) -> None:
+        """Begin with the nominal seconds, which are only a shape unless they are measured."""
         self._nominal, self._is_measured = nominal, is_measured
-        self._first_speed = first_speed
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -72,7 +63,7 @@ class RecentSeconds:
     def speed(self) -> float:
         """The factor of the machine's present speed."""
         self._catch_up()
-        return self._speed if self._levels else self._first_speed()
+        return self._speed
 
     def observe(self, size: int, depth: int, seconds: float) -> None:
         """Update with the time that one of this size took after `depth` tokens.
@@ -109,20 +100,17 @@ class RecentSeconds:
         self._catch_up()
         return self._nominal(size, depth) * self.speed * self._bias(size, depth)
 
-    def worth_keeping(self) -> dict[int, dict[int, float]]:
-        """Return what sizes that were made often took, by the depth's bucket.
+    def worth_keeping(self) -> dict[Place, float]:
+        """Return what sizes that were made often take, by the depth's bucket and the size.
 
-        At the machine's usual speed, if that was measured: how busy it is now says nothing of a
-        later answer.
+        At the machine's usual speed: how busy it is now says nothing of a later answer.
         """
         self._catch_up()
-        unit = 1.0 if self._is_measured() else self.speed
-        kept: dict[int, dict[int, float]] = {}
-        for (bucket, size), ratios in self._ratios.items():
-            if len(ratios) >= MANY:
-                usual = self._nominal(size, _depth_in(bucket)) * middle(ratios) * unit
-                kept.setdefault(bucket, {})[size] = usual
-        return kept
+        return {
+            (bucket, size): self._nominal(size, _depth_in(bucket)) * middle(ratios)
+            for (bucket, size), ratios in self._ratios.items()
+            if len(ratios) >= MANY
+        }
 
     def _bias(self, size: int, depth: int) -> float:
         """Return that of the size, or of the nearest one tried that is as single or as many."""

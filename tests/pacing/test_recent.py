@@ -79,7 +79,7 @@ def test_costs_at_a_depth_are_kept_without_the_speed() -> None:
         seconds.observe(1, 5000, 2 * 0.01)
         seconds.observe(4, 5000, 2 * 1.3 * 0.01 * STAIRS[4])
     kept = seconds.worth_keeping()
-    (deep,) = (table for bucket, table in kept.items() if bucket)
+    deep = {size: took for (bucket, size), took in kept.items() if bucket}
     assert deep[4] / deep[1] == pytest.approx(1.3 * STAIRS[4], rel=0.15)
 
 
