@@ -60,7 +60,8 @@ def write(architecture: str, folder: Path, tiny: WriteModel) -> Path:
     """Write a tiny model of any architecture that there is one of."""
     if architecture in WITH_EXPERTS - {"qwen3moe"}:
         path = folder / f"{architecture}.gguf"
-        return write_with_head(path, architecture, part="trunk", is_eagle=architecture == "gpt-oss")
+        draft = "EAGLE-3" if architecture == "gpt-oss" else ""
+        return write_with_head(path, architecture, part="trunk", draft=draft)
     return tiny(architecture)
 
 
