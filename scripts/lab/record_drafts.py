@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from scripts.support.tiny_gguf.drafts import CASES, DRAFT_LENGTH, PROMPT, write_case
 
-TYPES = {"EAGLE-3": "draft-eagle3"}
+TYPES = {"EAGLE-3": "draft-eagle3", "DSpark": "draft-dspark"}
 NUM_TOKENS = 50
 LINE = re.compile(
     r"draft candidate +0, pos +\d+: +(?P<drafted>\d+)"

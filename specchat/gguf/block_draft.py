@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from specchat.gguf import reduced_vocabulary
 from specchat.gguf.header import Header
 from specchat.gguf.layer_inputs import GIVING_LAST_OUTPUTS, why_not_given
+from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.gguf.vocabulary_facts import (
     num_tokens,
     why_another_model,
@@ -11,9 +13,12 @@ from specchat.gguf.vocabulary_facts import (
 )
 
 ARCHITECTURE = "dflash"
-OTHER_KINDS = ("markov_w1.weight", "selector_hidden.weight", "hc_head_fn.weight", "d2t")
-"""Tensors of DSpark, DFlash 2 and drafts with a reduced vocabulary."""
-USUAL_SIZE = 16
+USUAL_SIZE, LEAST_SIZE = 16, 2
+PARTS, NUM_PARTS = "dflash.rope.dimension_sections", 4
+"""How the dimensions of a head are divided between the parts of a position, for M-RoPE."""
+SELECTOR = "selector_hidden.weight"
+"""A tensor of DFlash 2 drafts."""
+NO_WEIGHTS = frozenset({"i8", "i16", "i32", "i64", "f64"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +26,15 @@ class BlockFacts:
     """What a DFlash draft reads and drafts.
 
     `layers` are the target's layers whose inputs it reads, `size` is the length of a block with the
-    token before it, and `mask` the token that stands in for those to be drafted.
+    token before it, and `mask` the token that stands in for those to be drafted. A position has
+    `num_parts`, all the same in a text.
     """
 
     layers: tuple[int, ...]
     size: int
     mask: int
     is_causal: bool
+    num_parts: int
 
 
 def block_facts(header: Header) -> BlockFacts:
@@ -39,26 +46,55 @@ def block_facts(header: Header) -> BlockFacts:
         size=header.own("block_size", USUAL_SIZE),
         mask=header.number("tokenizer.ggml.mask_token_id", -1),
         is_causal=header.metadata.get("dflash.attention.causal") is True,
+        num_parts=NUM_PARTS if PARTS in header.metadata else 1,
     )
 
 
 def why_unusable(header: Header) -> str | None:
-    """Return why a DFlash draft cannot be used, None if it can."""
+    """Return why a DFlash draft cannot be used, None if it can.
+
+    llama.cpp ends the process for most that are refused.
+    """
     facts, name = block_facts(header), header.name
-    if any(kind in header.tensors for kind in OTHER_KINDS):
-        return (
-            f"{name} is a DSpark or DFlash 2 draft, or has a vocabulary of its own: these are"
-            " not supported yet"
-        )
-    has_parts = "dflash.rope.dimension_sections" in header.metadata
-    if has_parts or header.own("attention.sliding_window"):
-        return f"{name} has a sliding window or multi-part positions, which are not supported yet"
-    if not facts.layers or facts.size < 2 or facts.mask < 0:
+    if SELECTOR in header.tensors:
+        return f"{name} is a DFlash 2 draft, which is not supported yet"
+    if header.own("hyper_connection.count") or "hc_head_fn.weight" in header.tensors:
+        return f"{name} has DeepSeek V4's layers, which are not supported in drafts"
+    if not facts.layers or facts.size < LEAST_SIZE or facts.mask < 0:
         return f"{name} lacks its target's layers, its block size or its mask token"
+    if header.num_layers < 1 or header.num_heads:
+        return f"{name} does not have the layers of a draft"
+    return (
+        _why_attention_unusable(header)
+        or _why_types_unusable(header)
+        or reduced_vocabulary.why_unusable(header)
+    )
+
+
+def _why_attention_unusable(header: Header) -> str | None:
+    """Return why the attention's sizes cannot be used."""
     heads, shared = header.own("attention.head_count"), header.own("attention.head_count_kv")
-    widths = {header.own(f"attention.{part}_length") for part in ("key", "value")}
-    if not shared or heads % shared or len(widths) > 1:
-        return f"{name} has attention heads that do not fit together"
+    usual = header.own("embedding_length") // heads if heads > 0 else 0
+    widths = [header.own(f"attention.{part}_length", usual) for part in ("key", "value")]
+    rotated = header.own("rope.dimension_count", widths[0])
+    is_odd = rotated % 2 or not 0 < rotated <= widths[0]
+    if shared < 1 or heads < 1 or heads % shared or widths[0] != widths[1] or is_odd:
+        return f"{header.name} has attention heads that do not fit together"
+    if (parts := header.metadata.get(PARTS)) is None:
+        return None
+    kept = parts if isinstance(parts, tuple) and len(parts) == NUM_PARTS else ()
+    numbers = [part for part in kept if type(part) is int and part >= 0]
+    is_known = len(numbers) == NUM_PARTS and sum(numbers[:3]) > 0
+    return None if is_known else f"{header.name} has parts of positions that llama.cpp cannot use"
+
+
+def _why_types_unusable(header: Header) -> str | None:
+    """Return which tensor has a type that llama.cpp's operators do not take."""
+    for tensor in header.tensors.values():
+        kind = STORED_TYPES[tensor.stored].name
+        is_wrong = kind in NO_WEIGHTS or (len(tensor.shape) == 1 and kind != "f32")
+        if is_wrong and tensor.name != reduced_vocabulary.MAP:
+            return f"{header.name} has the tensor {tensor.name} in the type {kind}"
     return None
 
 
@@ -70,8 +106,9 @@ def why_unfit(target: Header, draft: Header) -> str | None:
         return reason
     if reason := why_not_given(target, facts.layers, GIVING_LAST_OUTPUTS):
         return reason
-    is_known = facts.mask < num_tokens(target)
-    return None if is_known else "its mask token is not in the target's vocabulary"
+    if facts.mask >= (count := num_tokens(target)):
+        return "its mask token is not in the target's vocabulary"
+    return reduced_vocabulary.why_unfit(draft, count)
 
 
 def as_model(header: Header) -> Header:

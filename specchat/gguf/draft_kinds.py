@@ -16,6 +16,7 @@ from specchat.gguf import (
     eagle_draft,
     layer_inputs,
     prediction_head,
+    spark_draft,
 )
 from specchat.gguf.header import Header
 
@@ -25,6 +26,10 @@ Input: TypeAlias = Literal["hidden states", "layer inputs"]
 
 def _never(_: Header) -> bool:
     return False
+
+
+def _always(_: Header) -> bool:
+    return True
 
 
 def _itself(header: Header) -> Header:
@@ -53,6 +58,8 @@ class DraftKind:
 
     architectures: frozenset[str] = frozenset()
     """The architectures of files that hold a draft of this kind and nothing else."""
+    has_marker: Callable[[Header], bool] = _always
+    """Tells files of this kind from those of later kinds with the same architecture."""
     is_alone: Callable[[Header], bool] = _never
     """Whether a file of another architecture holds only such a draft."""
     is_inside: Callable[[Header], bool] = _never
@@ -119,7 +126,7 @@ def register(new: DraftKind) -> None:
     taken = {
         architecture
         for kind in KINDS.values()
-        if kind != new
+        if kind != new and kind.has_marker is _always
         for architecture in kind.architectures
     }
     if KINDS.get(new.name, new) != new or taken & new.architectures:
@@ -179,8 +186,8 @@ def own_head(target: Header) -> Header | None:
 
 
 def _kind_of_architecture(header: Header) -> DraftKind | None:
-    named = (kind for kind in KINDS.values() if header.architecture in kind.architectures)
-    return next(named, None)
+    named = [kind for kind in KINDS.values() if header.architecture in kind.architectures]
+    return next((kind for kind in named if kind.has_marker(header)), None)
 
 
 def _kind_inside(header: Header) -> DraftKind | None:
@@ -239,6 +246,22 @@ for _each in (
         reads=frozenset({"hidden states", "layer inputs"}),
         rereads_accepted=True,
         gives_all_logits=True,
+        batch=HEAD_BATCH,
+    ),
+    DraftKind(
+        name="DSpark",
+        description="a DSpark draft, a prediction head for another model",
+        runs="specchat.llama.spark_head:SparkHead",
+        architectures=frozenset({block_draft.ARCHITECTURE}),
+        has_marker=spark_draft.has_marker,
+        targets=layer_inputs.TARGETS,
+        file_names="dspark",
+        why_unusable=spark_draft.why_unusable,
+        why_unfit=block_draft.why_unfit,
+        as_model=block_draft.as_model,
+        reads=frozenset({"layer inputs"}),
+        drafts_blocks=True,
+        rereads_accepted=True,
         batch=HEAD_BATCH,
     ),
     DraftKind(

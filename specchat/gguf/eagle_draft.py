@@ -1,12 +1,10 @@
 """EAGLE-3 drafts: which files hold one, and whether llama.cpp can run it."""
 
-import struct
 from dataclasses import dataclass
 
+from specchat.gguf import reduced_vocabulary
 from specchat.gguf.header import Header
 from specchat.gguf.layer_inputs import GIVING_LAST_STATES, why_not_given
-from specchat.gguf.reader import read_part
-from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.gguf.vocabulary_facts import (
     num_tokens,
     why_another_model,
@@ -16,8 +14,6 @@ from specchat.gguf.vocabulary_facts import (
 ARCHITECTURE = "eagle3"
 NUM_LAYERS = 3
 """The number of the target's layers that a draft reads."""
-MAP = "d2t"
-"""The tensor that maps a reduced vocabulary to the target's tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +54,7 @@ def why_unusable(header: Header) -> str | None:
         return f"{name} has attention heads that do not fit together"
     if header.own("embedding_length_out", width) != width:
         return f"{name} gives hidden states of another width than its own"
-    if tokens := header.tensors.get(MAP):
-        if STORED_TYPES[tokens.stored].name != "i64" or len(tokens.shape) != 1:
-            return f"{name} has a token map that does not consist of 64-bit integers"
-        if "output.weight" not in header.tensors:
-            return f"{name} has a reduced vocabulary without an output of its own"
-    return None
+    return reduced_vocabulary.why_unusable(header)
 
 
 def why_unfit(target: Header, draft: Header) -> str | None:
@@ -98,22 +89,4 @@ def _why_other_tokens(target: Header, draft: Header, num_tokens: int) -> str | N
         return "its width differs from the target's, whose embeddings or output it shares"
     if embedding and embedding.shape[-1] < num_tokens:
         return f"it has embeddings of {embedding.shape[-1]} tokens, the target has {num_tokens}"
-    mapped = draft.tensors.get(MAP)
-    if mapped is None:
-        return None
-    is_small = mapped.num_values <= num_tokens
-    if is_small and all(0 <= token < num_tokens for token in _mapped_tokens(draft)):
-        return None
-    return "its reduced vocabulary is not in the target's"
-
-
-def _mapped_tokens(draft: Header) -> tuple[int, ...]:
-    """Return the target's tokens that a draft can propose. Raises as `read_header` does."""
-    for path in draft.parts:
-        part = read_part(path)
-        if tokens := part.tensors.get(MAP):
-            with path.open("rb") as file:
-                file.seek(part.data_position + tokens.offset)
-                data = file.read(tokens.num_bytes)
-            return struct.unpack(f"<{len(data) // 8}q", data)
-    return ()
+    return reduced_vocabulary.why_unfit(draft, num_tokens)

@@ -24,8 +24,10 @@ class BlockHead(HeadContext):
     """The memory of a DFlash draft beside its target's, for the tokens that the target evaluated.
 
     The tokens of the block drafted last come after those and are in no memory. A pass drafts up to
-    `room` tokens, at most `longest_block`.
+    `room` tokens, at most `longest_block`, with the logits from the block's `first_row` on.
     """
+
+    first_row = 1
 
     def __init__(
         self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
@@ -41,10 +43,11 @@ class BlockHead(HeadContext):
         super().__init__(context, feed)
         context.rollback_kind = Rollback(context.handle, "tail", lambda *_: True)
         self._mask = facts.mask
-        self._injection = Batch(HEAD_BATCH, width, has_tokens=False)
+        self._injection = Batch(HEAD_BATCH, width, has_tokens=False, num_parts=facts.num_parts)
         self._block: Rows = ()
         self._drafted: list[int] = []  # those of the block that were evaluated
-        self.room = self.longest_block = min(facts.size - 1, context.longest_draft)
+        longest = min(facts.size, context.longest_draft + 1)
+        self.room = self.longest_block = longest - self.first_row
         api.llama_set_causal_attn(context.handle, facts.is_causal)
         target.keep_hidden_states(facts.layers)
         feed.begin(self)
@@ -115,11 +118,11 @@ class BlockHead(HeadContext):
         Every row is asked for, because llama.cpp returns the first rows of such a pass whichever
         are requested.
         """
-        count = 1 + max(1, min(self.room, self.longest_block))
+        count = self.first_row + max(1, min(self.room, self.longest_block))
         self.context.batch.fill([last, *[self._mask] * (count - 1)], count)
         self.context.batch.place(self.num_read, count)
         self.context.run(self.context.batch)
-        rows = self.context.logits(count)[1:]
+        rows = self.context.logits(count)[self.first_row :]
         # masks stand for tokens that nobody knows yet, so their entries must not stay
         self.context.rollback(self.num_read - count)
         return rows

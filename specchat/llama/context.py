@@ -413,15 +413,19 @@ class Batch:
     """llama.cpp's batch, made once. The sequence is left to llama.cpp, and so are positions.
 
     With a `width`, each token is read together with a hidden state, or without `has_tokens`
-    replaced by it. `inputs` holds the states, shape (size, width).
+    replaced by it. `inputs` holds the states, shape (size, width). A position without a token may
+    have several parts (M-RoPE).
     """
 
-    def __init__(self, size: int, width: int = 0, *, has_tokens: bool = True) -> None:
+    def __init__(
+        self, size: int, width: int = 0, *, has_tokens: bool = True, num_parts: int = 1
+    ) -> None:
         self.count = 0
         self.inputs = np.zeros((size, width), np.float32)
         self._tokens: Any = (api.llama_token * size)()
         self._outputs = (ctypes.c_int8 * size)()
-        self._positions: Any = (ctypes.c_int32 * size)()
+        self._num_parts = num_parts
+        self._positions: Any = (ctypes.c_int32 * (size * num_parts))()
         self._filled = (0, 0)
         self.native: Any = api.llama_batch(logits=self._outputs)
         if has_tokens:
@@ -432,7 +436,10 @@ class Batch:
 
     def place(self, position: int, count: int) -> None:
         """Let tokens have the positions from this one on, though memory may hold none before it."""
-        self._positions[:count] = list(range(position, position + count))
+        each = list(range(position, position + count))
+        if self._num_parts > 1:  # time, height and width, by parts; the last one is not used
+            each = [*each * (self._num_parts - 1), *[0] * count]
+        self._positions[: len(each)] = each
         self.native.pos = self._positions
 
     def fill(self, tokens: Sequence[int], num_rows: int) -> None:

@@ -1010,11 +1010,23 @@ def test_a_dflash_draft_fits_no_other_target(heads: WriteHead, tiny: WriteModel)
 @table(
     ("changes", "tensor", "reason"),
     [
-        ({}, "markov_w1.weight", "DSpark or DFlash 2"),
-        ({}, "selector_hidden.weight", "DSpark or DFlash 2"),
-        ({}, "d2t", "a vocabulary of its own"),
-        ({"dflash.attention.sliding_window": 64}, "", "a sliding window"),
-        ({"dflash.rope.dimension_sections": (8, 0, 0, 0)}, "", "multi-part positions"),
+        ({}, "markov_w1.weight", "lacks its block size"),
+        (
+            {"dflash.sample_from_anchor": 1, "dflash.block_size": 8},
+            "markov_w1.weight",
+            "which rows",
+        ),
+        ({}, "selector_hidden.weight", "is a DFlash 2 draft"),
+        ({}, "hc_head_fn.weight", "DeepSeek V4's layers"),
+        ({"dflash.hyper_connection.count": 4}, "", "DeepSeek V4's layers"),
+        ({}, "d2t", "64-bit integers"),
+        ({"dflash.block_count": 0}, "", "the layers of a draft"),
+        ({"dflash.nextn_predict_layers": 1}, "", "the layers of a draft"),
+        ({"dflash.rope.dimension_count": 3}, "", "attention heads"),
+        ({"dflash.rope.dimension_sections": (0, 0, 0, 8)}, "", "parts of positions"),
+        ({"dflash.rope.dimension_sections": (8, 0)}, "", "parts of positions"),
+        ({"dflash.rope.dimension_sections": (8, -1, 0, 0)}, "", "parts of positions"),
+        ({"dflash.rope.dimension_sections": 8}, "", "parts of positions"),
         ({"dflash.target_layers": ()}, "", "lacks its target's layers"),
         ({"dflash.target_layers": 3}, "", "lacks its target's layers"),
         ({"dflash.block_size": 1}, "", "its block size"),
@@ -1029,12 +1041,26 @@ def test_dflash_drafts_of_other_kinds_are_refused(
 ) -> None:
     """By their headers: llama.cpp would end the process for some."""
     header = read_header(heads("qwen3 in two files")["draft"])
+    metadata = {**header.metadata, **changes}
+    if tensor == "markov_w1.weight" and "dflash.block_size" not in changes:
+        del metadata["dflash.block_size"]
     more = {tensor: Tensor(tensor, (8,), 0)} if tensor else {}
-    changed = replace(
-        header, metadata={**header.metadata, **changes}, tensors={**header.tensors, **more}
-    )
+    changed = replace(header, metadata=metadata, tensors={**header.tensors, **more})
     assert why_no_head(header) is None
     assert reason in (why_no_head(changed) or "")
+
+
+@table(
+    ("name", "stored"), [("output_norm.weight", 1), ("fc.weight", 26), ("blk.0.attn_q.weight", 28)]
+)
+def test_dflash_drafts_with_types_that_llama_cpp_cannot_use_are_refused(
+    heads: WriteHead, name: str, stored: int
+) -> None:
+    """Before they are loaded: its operators would end the process."""
+    header = read_header(heads("qwen3 in two files")["draft"])
+    changed = replace(header.tensors[name], stored=stored)
+    reason = why_no_head(replace(header, tensors={**header.tensors, name: changed}))
+    assert f"the tensor {name} in the type" in (reason or "")
 
 
 @pytest.mark.slow

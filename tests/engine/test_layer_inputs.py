@@ -26,8 +26,10 @@ EXACT: dict[str, Any] = {
 }
 RECORDED = json.loads((Path(__file__).parent / "llama_drafts.json").read_text("utf-8"))
 ALMOST_RIGHT = 0.01
-LEAST_RATE = {"nemotron_h_moe with EAGLE-3": 0.65}
+LEAST_RATE = {"EAGLE-3": 0.65, "DSpark": 0.55}
 """Where the tiny draft is right less than 75 % of the time."""
+LEAST_COMPARED = {"qwen3next": 1}
+"""Where llama.cpp goes back to a saved state, and so drafts at other places."""
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +88,7 @@ def test_the_draft_needs_the_right_inputs(
     """Most of it is accepted with the target's rows, and less with each in another's place."""
     files = write_case(folder, case, noise=ALMOST_RIGHT)
     right = rate(files)
-    assert right > LEAST_RATE.get(case, 0.75)
+    assert right > LEAST_RATE.get(case.partition(" with ")[2], 0.75)
     take = HiddenStateFeed.take
     monkeypatch.setattr(
         HiddenStateFeed,
@@ -125,7 +127,7 @@ def test_drafts_are_those_of_llama_cpp(
         if place + DRAFT_LENGTH >= len(text):
             break
     compared = [step for step in RECORDED[case] if step[0] in places]
-    assert len(compared) >= 3
+    assert len(compared) >= LEAST_COMPARED.get(case.partition(" ")[0], 3)
     for start, drafted, num_accepted, last in compared:
         assert drafted in ([], places[start][0])
         assert num_accepted == places[start][1]

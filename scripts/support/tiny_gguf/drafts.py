@@ -11,8 +11,12 @@ TARGETS = (
     *("hunyuan-dense", "hunyuan_vl", "lfm2", "lfm2moe", "bailingmoe3", "nemotron_h_moe"),
 )
 """Architectures that give the inputs of their layers."""
-DRAFTS = ("EAGLE-3", "DFlash")
-CASES = tuple(f"{target} with {draft}" for draft in DRAFTS for target in TARGETS)
+DRAFTS = ("EAGLE-3", "DFlash", "DSpark")
+CASES = (
+    *(f"{target} with {draft}" for draft in DRAFTS for target in TARGETS),
+    *("qwen3 with DFlash window", "qwen35 with DFlash window"),
+)
+"""Those with a window have all their layers slide one, and positions of several parts."""
 PROMPT = "Hello world, how are you"
 DRAFT_LENGTH = 3
 NOISE = 0.05

@@ -43,10 +43,12 @@ CONVOLVING = frozenset({"ssm_in.weight", "ssm_conv1d.weight", "ssm_out.weight"})
 """Tensors of a Mamba 2 block that can copy, too."""
 LAG = 8
 """How far back the target of a DFlash draft looks, which drafts tokens without those before."""
+MARKOV_PART = np.float32(0.25)
 SHORT_LAG = 3
 """The same for Nemotron-H, whose convolution reaches no further."""
 OF_LAST = 0.01
 """How much its last token counts in comparison."""
+BLOCK_KINDS = frozenset({"DFlash", "DFlash window", "DSpark"})
 USUAL_DRAFTS = {"llama": "EAGLE-3", "qwen3": "DFlash", "qwen3moe": "DFlash"}
 """The kinds of drafts for architectures that have no head of their own."""
 ROPE_BASE = 10.0
@@ -253,6 +255,8 @@ class _Trigram:
         if len(size) == 1 and kind not in {"attn_q_norm.weight", "attn_k_norm.weight"}:
             return np.ones(size, np.float32)
         weights, half = np.zeros(size, np.float32), self.shape.width // 2
+        if name.startswith(("markov", "conf")):
+            return MARKOV_PART * self.mixture.draw(name, size)
         if name == "fc.weight":
             for start in range(0, size[1], self.shape.width):
                 weights[:half, start : start + half] = np.eye(half)
@@ -415,7 +419,7 @@ def write_with_head(
     """
     words = Vocabulary(size=vocabulary) if isinstance(vocabulary, int) else vocabulary
     draft = draft or USUAL_DRAFTS.get(architecture, "")
-    is_eagle, is_blocks = draft == "EAGLE-3", draft == "DFlash"
+    is_eagle, is_blocks = draft == "EAGLE-3", draft in BLOCK_KINDS
     is_assisted = architecture == "gemma4" and not draft
     is_other = is_assisted or is_blocks or is_eagle
     reads_last_rows = architecture in {"gpt-oss", "gemma4"}
@@ -426,7 +430,8 @@ def write_with_head(
         words.size, num_layers, width, feed_forward, head_width,
         has_head=part == "whole" and not is_other, is_head_only=part == "head" and not is_other,
         num_left_out=num_left_out if is_eagle else 0, has_own_output=has_own_output,
-        has_own_embedding=has_own_embedding, eagle_layers=(1, 2, 3 + reads_last_rows),
+        has_own_embedding=has_own_embedding, block_kind=draft,
+        eagle_layers=(1, 2, 3 + reads_last_rows),
     )  # fmt: skip
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(f"tiny {architecture} {part} {seed}")
@@ -440,7 +445,7 @@ def write_with_head(
     silent = tuple(token for token in range(len(CONTROLS)) if token != words.eos or not can_end)
     own_part = own_part or (SHARED_PART if is_assisted else OWN_PART)
     lag = SHORT_LAG if of_target == NEMOTRON else LAG
-    lag = lag + (architecture == BLOCKS) if is_blocks else 1
+    lag = lag + (architecture == BLOCKS and draft != "DSpark") if is_blocks else 1
     trigram = _Trigram(shape, Mixture(seed), noise, own_part, of_target, lag, is_plain=is_eagle)
     makers = {BLOCKS: trigram.of_block_draft, EAGLE: trigram.of_eagle_draft}
     for name, size in _tensors(architecture, shape):

@@ -40,6 +40,9 @@ class Shape:
     num_positions: int = 512
     has_own_output: bool = True
     has_own_embedding: bool = False
+    block_kind: str = "DFlash"
+    """The kind of a block draft: "DFlash", "DSpark", or "DFlash window" with all else it can have.
+    """
     eagle_layers: tuple[int, ...] = (1, 2, 3)
     """Layers of the target whose inputs an EAGLE-3 draft reads."""
 
@@ -382,6 +385,10 @@ def block_draft(shape: Shape) -> Tensors:
     yield "fc.weight", (shape.width, len(BLOCK_LAYERS) * shape.width)
     yield "enc.output_norm.weight", (shape.width,)
     yield "output_norm.weight", (shape.width,)
+    if shape.block_kind == "DSpark":
+        yield "markov_w1.weight", (shape.vocabulary, MARKOV_RANK)
+        yield "markov_w2.weight", (shape.vocabulary, MARKOV_RANK)
+        yield "conf_proj.weight", (1, shape.width + MARKOV_RANK)
     yield from qwen3_layer(shape, 0)
 
 
@@ -527,7 +534,7 @@ WITH_POSITIONS: dict[str, Callable[[Shape, int], Tensors]] = {
 }
 """Architectures with a table of absolute positions."""
 ASSISTANT, BLOCKS, EAGLE = "gemma4-assistant", "dflash", "eagle3"
-BLOCK_SIZE = 16
+BLOCK_SIZE, MARKOV_RANK = 16, 32
 BLOCK_LAYERS = (1, 3)
 """Layers of the target whose inputs a DFlash draft reads."""
 SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT, "mimo2"})
@@ -595,6 +602,10 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
         writer.add_uint32(f"{architecture}.block_size", BLOCK_SIZE)
         writer.add_array(f"{architecture}.target_layers", list(BLOCK_LAYERS))
         writer.add_mask_token_id(0)
+        if shape.block_kind == "DFlash window":
+            writer.add_sliding_window(shape.sliding_window)
+            writer.add_sliding_window_pattern([True])
+            writer.add_rope_dimension_sections([shape.head_width // 2, 0, 0, 0])
     if architecture == EAGLE:
         writer.add_array(f"{architecture}.target_layers", list(shape.eagle_layers))
         writer.add_uint32(f"{architecture}.target_hidden_size", shape.width)
