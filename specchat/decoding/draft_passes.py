@@ -134,8 +134,8 @@ class DraftPasses:
         if not num_shared and not step:
             return []
         ends, places = frozenset(self._request.end_tokens if step else ()), [0]
-        last = len(self._tokens) - LEAST_GAP
-        for place, token in enumerate(self._tokens, 1):
+        last = len(self._request.tokens) - LEAST_GAP
+        for place, token in enumerate(self._request.tokens, 1):
             is_end = token in ends and place - places[-1] >= step and place <= last
             if place == num_shared or (is_end and not 0 < num_shared - place < LEAST_GAP):
                 places.append(place)

@@ -19,6 +19,7 @@ from decoding.toy_answers import (
     verify_by_rejection,
 )
 from drafting.toy_vocabularies import MODELS, ToyModels, is_remembered
+from specchat.decoding.chunk import Chunk
 from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.loop import decode
 from specchat.decoding.ports import Drafter, DraftTask, Pacer, Rows
@@ -221,23 +222,30 @@ def test_a_prompt_longer_than_the_context_is_refused() -> None:
 def test_a_prompt_is_read_in_parts_that_end_where_messages_do(
     shared: int, step: int, stops: list[int]
 ) -> None:
-    """Some way apart, and where the next prompt leaves this one; the progress is of it all."""
-    told: list[tuple[int, int]] = []
-    pair = ToyPair(scripted_logits(5, SCRIPT))
-    asked = Request(
-        [*[1] * 9, 4] * 10,
-        GREEDY,
-        max_tokens=1,
-        end_tokens=[4],
-        num_shared=shared,
-        state_step=step,
-    )
-    for _ in decode(
-        pair.target, pair.drafter, asked, pair.statistics, lambda *progress: told.append(progress)
-    ):
-        pass
+    """Some way apart, and where the next prompt leaves this one; the progress is of it all.
 
-    assert told == [(end, 99) for end in (*stops, 99)]
+    They are the same when an answer that has begun goes on: other passes have other bits.
+    """
+    told: list[tuple[int, int]] = []
+    for count in (0, 40):
+        told.clear()
+        pair = ToyPair(scripted_logits(5, SCRIPT))
+        begun = Chunk("x" * count, (1,) * count, ("target",) * count, ("x",) * count)
+        asked = Request(
+            [*[1] * 9, 4] * 10,
+            GREEDY,
+            max_tokens=1,
+            end_tokens=[4],
+            num_shared=shared,
+            state_step=step,
+            begun=[begun] * bool(count),
+        )
+        for _ in decode(
+            pair.target, pair.drafter, asked, pair.statistics, lambda *done: told.append(done)
+        ):
+            pass
+
+        assert told == [(end, 99 + count) for end in (*stops, 99 + count)]
 
 
 def test_a_second_question_reuses_the_first_ones_tokens() -> None:
