@@ -123,13 +123,15 @@ def register(new: DraftKind) -> None:
 
     Raises ValueError if its name or one of its architectures is taken, or `runs` is malformed.
     """
+    if KINDS.get(new.name) == new:
+        return
     taken = {
         architecture
         for kind in KINDS.values()
-        if kind != new and kind.has_marker is _always
+        if kind.has_marker is _always
         for architecture in kind.architectures
     }
-    if KINDS.get(new.name, new) != new or taken & new.architectures:
+    if new.name in KINDS or taken & new.architectures:
         raise ValueError(f"there is already a kind of draft like {new.name!r}")
     if ":" not in new.runs:
         raise ValueError(f"runs must be 'module:attribute', not {new.runs!r}")

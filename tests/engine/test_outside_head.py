@@ -103,6 +103,14 @@ def test_the_engines_process_knows_it(pair: Loading) -> None:
         assert engine.stats.drafted > 0
 
 
+def test_a_kind_may_be_registered_again() -> None:
+    """As the engine's process does with all of them, whatever others read the same files."""
+    before = dict(draft_kinds.KINDS)
+    for kind in before.values():
+        draft_kinds.register(kind)
+    assert before == draft_kinds.KINDS
+
+
 def test_it_loads_and_drafts_and_changes_no_text(pair: Loading) -> None:
     """It gets the hidden states of every token that the target evaluates."""
     with LocalEngine(pair) as engine:
