@@ -87,6 +87,7 @@ def _speed(
             header.quantisation,
             is_on_gpu="GPU" in fit,
             is_repacked=machine.repacks_weights,
+            active_share=header.active_share,
         )
         return KnownSpeed(_rounded(PassCosts(max(SHOWN), usual)))
     pair = own[0] if own else learned[0]

@@ -35,8 +35,8 @@ class Outlook:
 
     `drafts` names its drafter; `context` is in tokens, 0 if unknown. `memory` is what it needs of
     what there is, such as "7.1 of 22.4 GB", and `fits` is False if that is too much. `speed` is the
-    speed of an installed pair, as far as it is known. `notice` says what is given up for memory, or
-    why the files cannot be loaded.
+    speed of an installed pair, as far as it is known. `notice` says what is where and what is given
+    up for memory, or why the files cannot be loaded.
     """
 
     target: str = ""
@@ -97,7 +97,7 @@ def outlook_of_files(
         memory=" and ".join(_room_text(room, name) for name, room in rooms if room),
         fits=forecast.fits,
         speed=_speed_text(known_speed(machine, forecast.target, draft)),
-        notice=forecast.notice or "",
+        notice="; ".join(filter(None, (forecast.placement, forecast.notice))),
     )
 
 

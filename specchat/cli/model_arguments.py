@@ -3,7 +3,7 @@
 import argparse
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from specchat.cli.terminal import say, show_line
 from specchat.connection.address import ServerAddress
 from specchat.drafter_registry import AUTO, MODELS, may_use
 from specchat.engine.api import Engine, EngineFacts, Loading
-from specchat.errors import InvalidOption, ModelNotFound
+from specchat.errors import InvalidOption, ModelNotFound, SpecchatError
 from specchat.formats.chat_message import ChatMessage
 from specchat.gguf.draft_kinds import kind_of_file
 from specchat.gguf.reader import read_header
@@ -41,6 +41,7 @@ from specchat.options.declarations import (
     LoadOptions,
     think_values,
 )
+from specchat.planning.forecast import warning_of_disk
 from specchat.requests.progress import STAGES, Stage, StageClock
 from specchat.settings.sources import wrong_setting
 from specchat.sharing.process_engine import ProcessEngine
@@ -282,7 +283,11 @@ def show_connecting(stage: Stage, share: float) -> bool:
 @contextmanager
 def open_engine(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -> Iterator[Engine]:
     """Load a pair as `loading_of` says, and report any fallback that was not reported yet."""
-    with ProcessEngine(loading_of(arguments, pair, drafter), show_loading) as engine:
+    loading = loading_of(arguments, pair, drafter)
+    with suppress(SpecchatError, OSError):  # loading reports what is wrong with the files
+        if warning := warning_of_disk(loading.target, loading.draft, loading):
+            say(warning)
+    with ProcessEngine(loading, show_loading) as engine:
         is_said = OTHER_VOCABULARY in pair.description  # when the draft was found
         for notice in (save_loaded(arguments, pair, engine.facts), *engine.facts.notices):
             if notice and not (is_said and OTHER_VOCABULARY in notice):

@@ -150,6 +150,8 @@ class LoadedPair:
     @property
     def _notices(self) -> Iterator[str]:
         """What the user should know about the pair, one line each."""
+        if self.plan.is_placed:
+            yield self.plan.summary
         if self.plan.notice:
             yield self.plan.notice
         if self.draft_context and self.files.common_vocabulary:

@@ -167,10 +167,12 @@ class PairPacing:
 
 def _usual_stair(pair: LoadedPair) -> Stair:
     """Return what passes usually cost with this kind of file on this kind of kernel."""
+    header = pair.context.model.sizes.header
     return usual_stair(
-        pair.context.model.sizes.header.quantisation,
-        is_on_gpu=bool(pair.plan.gpu_layers),
+        header.quantisation,
+        is_on_gpu=bool(pair.plan.gpu_layers) and not pair.plan.on_host,
         is_repacked=pair.is_repacked and repacks_weights(),
+        active_share=header.active_share,
     )
 
 

@@ -39,16 +39,36 @@ UNQUANTISED_TYPES = ("F16", "BF16", "F32")
 quantised."""
 
 
-def usual_stair(quantisation: str, *, is_on_gpu: bool, is_repacked: bool) -> Stair:
+EXPERT_COST = 1.15
+"""What reading the experts of one more token costs, of those of the first. Of 128 experts, 8 used,
+on a CPU, passes over 2, 3, 4, 8 and 16 tokens took 2.2, 3.0, 4.1, 7.0 and 11.7 times one."""
+
+
+def usual_stair(
+    quantisation: str, *, is_on_gpu: bool, is_repacked: bool, active_share: float = 1.0
+) -> Stair:
     """Return what passes usually cost with this kind of file on this kind of kernel.
 
-    `is_repacked` says whether weights that can be repacked are.
+    `is_repacked` says whether weights that can be repacked are. A token uses `active_share` of a
+    mixture's experts, and a pass reads all experts that any of its tokens uses.
     """
     if is_on_gpu:
-        return ON_GPU
-    if quantisation in UNQUANTISED_TYPES:
-        return UNQUANTISED
-    return REPACKED if is_repacked and quantisation in REPACKED_TYPES else QUANTISED
+        stair = ON_GPU
+    elif quantisation in UNQUANTISED_TYPES:
+        stair = UNQUANTISED
+    else:
+        stair = REPACKED if is_repacked and quantisation in REPACKED_TYPES else QUANTISED
+    if active_share == 1:
+        return stair
+    return {
+        count: max(cost, _cost_of_experts(count, active_share)) for count, cost in stair.items()
+    }
+
+
+def _cost_of_experts(num_tokens: int, share: float) -> float:
+    """Return the cost of reading the experts that some tokens use, if they choose at random."""
+    reads = (1 - (1 - share) ** num_tokens) / share
+    return min(num_tokens, 1 + EXPERT_COST * (reads - 1))
 
 
 class PassCosts:

@@ -7,7 +7,7 @@ from specchat.errors import ModelWontLoad
 from specchat.gguf.header import Header
 from specchat.gguf.model_files import read_pair
 from specchat.options.declarations import LoadOptions
-from specchat.planning.device import Device, Machine
+from specchat.planning.device import Device, Machine, find_machine
 from specchat.planning.host_resources import total_bytes
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.plan import Plan
@@ -30,8 +30,9 @@ class Forecast:
     """The context and the memory that a pair will get.
 
     `gpus` is None if no layer goes onto a GPU. Unless it `fits`, `host` is what the pair would need
-    in all. `notice` says what is given up for memory, None for nothing. `draft` is the header of
-    the draft model or head, None without one.
+    in all. `placement` says what is where if parts of layers on GPUs are on the host. `notice` says
+    what is given up for memory, None for nothing. `draft` is the header of the draft model or head,
+    None without one.
     """
 
     target: Header
@@ -41,6 +42,7 @@ class Forecast:
     gpus: Room | None = None
     fits: bool = True
     notice: str | None = None
+    placement: str = ""
 
 
 def foresee(
@@ -66,6 +68,26 @@ def foresee(
     return Forecast(*headers, plan.ctx if plan else whole.ctx, needed, fits=False, notice=notice)
 
 
+def warning_of_disk(target: Path, draft: Path | None, options: LoadOptions) -> str | None:
+    """Return that a pair needs more memory than is free here; None if it fits or is not known.
+
+    Then the system reads its weights from the disk again for each token. Raises as `foresee` does.
+    """
+    machine = find_machine(options.workers)
+    if machine.free is None or machine.gpus is None:
+        return None
+    if target.stat().st_size < machine.free // 2:  # reading headers takes time
+        return None
+    forecast = foresee(target, draft, options, machine)
+    if forecast.fits or forecast.notice is None:  # without a notice it cannot be loaded at all
+        return None
+    needed, free = (size / 2**30 for size in (forecast.host.needed, forecast.host.free))
+    return (
+        f"{target.name} needs {needed:.1f} GiB of memory, and {free:.1f} GiB are free here: its"
+        " weights are read from the disk for each token, which is slow"
+    )
+
+
 def free_rooms(machine: Machine, held: int = 0) -> tuple[int, int]:
     """Return the bytes that models may take on GPUs, and on all devices together."""
     host, *gpus = _devices(machine, held)
@@ -89,6 +111,12 @@ def _planned(headers: tuple[Header, Header | None], plan: Plan, devices: list[De
     host, *gpus = plan.needs
     on_gpus = sum(need.total for need in gpus)
     room = Room(on_gpus, sum(device.budget for device in devices[1:])) if on_gpus else None
+    placement = plan.summary if plan.is_placed else ""
     return Forecast(
-        *headers, plan.ctx, Room(host.total, devices[HOST].budget), room, notice=plan.notice
+        *headers,
+        plan.ctx,
+        Room(host.total, devices[HOST].budget),
+        room,
+        notice=plan.notice,
+        placement=placement,
     )

@@ -54,6 +54,11 @@ class Plan:
     summary: str = ""
     notice: str | None = None
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether parts of layers on GPUs are on the host."""
+        return bool(self.on_host or self.draft_on_host)
+
 
 def plans_to_try(
     target: Sizes,

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from specchat.passes.pass_costs import ON_GPU, PLAIN, QUANTISED, REPACKED, UNQUANTISED, PassCosts
+from specchat.passes.pass_costs import (
+    ON_GPU,
+    PLAIN,
+    QUANTISED,
+    REPACKED,
+    UNQUANTISED,
+    PassCosts,
+    usual_stair,
+)
 
 STAIRS = {1: 1.0, 2: 1.6, 3: 2.1, 4: 1.4, 5: 1.9, 8: 2.2, 16: 3.4}
 
@@ -43,6 +53,16 @@ def test_an_unmeasured_pair_has_a_usual_stair(stair: dict[int, float]) -> None:
         assert costs.seconds(length, 0) == pytest.approx(relative)
     costs.begin_with({1: 0.5})
     assert costs.seconds(8, 0) == pytest.approx(0.5 * stair[8])
+
+
+def test_a_pass_of_a_mixture_usually_reads_the_experts_of_all_its_tokens() -> None:
+    """As measured on 128 experts of which a token uses 8; files without experts are as before."""
+    usual = partial(usual_stair, "Q8_0", is_on_gpu=False, is_repacked=False)
+    costs = PassCosts(65, usual(active_share=8 / 128))
+    for count, measured_cost in {2: 2.2, 3: 3.0, 4: 4.1, 8: 7.0, 16: 11.7}.items():
+        assert costs.seconds(count, 0) == pytest.approx(measured_cost, rel=0.1)
+    assert usual() is QUANTISED
+    assert costs.seconds(65, 0) == pytest.approx(QUANTISED[65])
 
 
 def test_no_measurement_is_taken_beyond_what_can_be() -> None:

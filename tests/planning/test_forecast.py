@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.support.tiny_gguf import Shape, write_hollow
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.engine.api import Loading
@@ -77,3 +78,25 @@ def test_layers_on_a_gpu_need_its_memory() -> None:
         on_gpu.gpus.free,
         on_gpu.gpus.free + free_rooms(Machine(50 * MB))[1],
     )
+
+
+def test_memory_too_small_for_the_hosts_part_is_said_before_loading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line, where experts beside a GPU exceed it too; nothing where it fits."""
+    shape = Shape(
+        32_000, num_layers=24, width=1024, feed_forward=1024, head_width=128, num_experts=64
+    )
+    path = write_hollow(tmp_path / "mixture.gguf", "qwen3moe", shape, quantisation="q4_0")
+    gib = 2**30
+    card = Device("CUDA0", "a card", "gpu", gib, gib)
+    said = []
+    for free in (16 * gib, gib // 2):
+        machine = Machine(free, (card,))
+        monkeypatch.setattr(forecast, "find_machine", lambda _, found=machine: found)
+        said.append(forecast.warning_of_disk(path, None, LoadOptions(ctx=512)))
+    ample = foresee(path, None, LoadOptions(ctx=512), Machine(16 * gib, (card,)))
+    assert ample.placement.startswith("target on the GPU but for the experts of ")
+    assert said[0] is None
+    assert str(said[1]).startswith("mixture.gguf needs ")
+    assert str(said[1]).endswith("read from the disk for each token, which is slow")
