@@ -75,6 +75,16 @@ def speedup_text(speedup: float, decimals: int = 1, *, error: float = 0.0) -> st
     return f"{percent(1 - speedup)}{SLOWER}"
 
 
+def gain_text(speedup: float, error: float) -> str:
+    """Return a speedup with twice its standard error: "1.4x faster ±0.1", "27 % slower ±6 %"."""
+    words, margin = speedup_text(speedup, error=error), NUM_ERRORS * error * speedup
+    if not error or words == SAME_SPEED:
+        return words
+    if speedup > 1:
+        return f"{words} ±{max(0.1, margin):.1f}"
+    return f"{words} ±{percent(max(0.01, margin))}"
+
+
 def speedup_cell(speedup: float, error: float = 0.0) -> str:
     """Return a speedup as "1.36x", for a narrow column with a heading that says what it is."""
     return "same" if is_same_speed(speedup, error) else f"{speedup:.2f}x"

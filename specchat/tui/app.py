@@ -114,7 +114,7 @@ class ChatApp(App[None]):
                 yield Welcome()
                 yield Transcript(self.view.message_view)
                 with Vertical(id="desk"):
-                    yield Strip(self.setup.key_of)
+                    yield Strip()
                     yield Static(id="legend", markup=False)
                     yield Static(id="status", markup=False)
                     yield ClickLine("models", "hint")

@@ -11,10 +11,9 @@ from specchat.tui.widgets.transcript import Transcript
 
 WIDE_FOR_LIST, WIDE_FOR_PANEL = 80, 140
 """Screen widths from which the list of conversations and the panel lie beside the chat; below, they
-lie over it, and the strip has the most important figures."""
-WIDE_FOR_REST = 100
-"""Screen width from which the panel over the chat leaves some of it in sight; below, only scraps of
-its lines would be."""
+take its place, and the strip has the most important figures."""
+FEW_ROWS = 24
+"""Screens with fewer rows have none to spare for an empty one."""
 LIST_WIDTH = 32
 """Columns that the list takes, as in the style sheet."""
 
@@ -47,14 +46,13 @@ class Arrangement:
         has_room, panel = self._has_room, self._app.query_one(Panel)
         self._opens_panel = self._opens_panel and not has_room
         panel.set_class(not has_room, "-over")
-        panel.set_class(self.size.width < WIDE_FOR_REST, "-whole")
         panel.display = self.wants_panel if has_room else self._opens_panel
         has_messages = self._app.query_one(Transcript).display
         self._app.query_one(Strip).display = has_messages and not (has_room and self.wants_panel)
 
     def place_status(self, line: Static) -> None:
         """Leave the status row out where it is empty and rows are few; elsewhere nothing moves."""
-        line.display = bool(line.content) or self.size.height >= Strip.FEW_ROWS
+        line.display = bool(line.content) or self.size.height >= FEW_ROWS
 
     def toggle_panel(self) -> None:
         """Show or hide the panel; over the chat it replaces the list of conversations."""

@@ -289,7 +289,7 @@ async def test_an_answer_can_be_gone_through_step_by_step() -> None:
         assert "step 1 of 2" in shown
         parts = ("✔ abcd", "draft model", "✔ efgh", "✘ ·no", "+ ijkl", "replaced the next one")
         assert all(part in shown for part in parts)
-        assert "3 tokens were drafted and checked in one pass: the target kept 2" in shown
+        assert "3 tokens were drafted and checked in one pass: the target accepted 2" in shown
         assert "…" not in shown.partition("step 1 of 2")[2].partition("✔")[0]
         await pilot.press("right")
         await pilot.pause()
@@ -306,8 +306,8 @@ async def test_the_chip_under_the_cursor_shows_its_probabilities() -> None:
         await say(pilot, "Steps")
         await pilot.press("f6")
         for key, chip, words in (
-            ("home", "[✔ abcd]", "[abcd] kept · probability: drafter 82 % · target 91 %"),
-            ("down", "[✔ efgh]", "[efgh] kept · probability: drafter 100 % · target 1 %"),
+            ("home", "[✔ abcd]", "[abcd] accepted · probability: drafter 82 % · target 91 %"),
+            ("down", "[✔ efgh]", "[efgh] accepted · probability: drafter 100 % · target 1 %"),
             ("j", "[✘ ·no]", "[·no] not checked: a token before it was rejected"),
             ("down", "[+ ijkl]", "correction"),
             ("down", "[+ ijkl]", "correction"),

@@ -172,9 +172,6 @@ async def drawn(
         composer.text = "What is speculative decoding?"
         await pilot.press("enter")
         await until(pilot, lambda: app.answers.current is None)
-        app.answers.figures.rates.clear()  # these depend on the speed of the machine
-        app.answers.figures.acceptance.clear()
-        app.answers.figures._past.clear()
         app.view.show_state()
         if screen == "models":
             app.pulls.latest.update(PULLS)

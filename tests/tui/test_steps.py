@@ -160,11 +160,11 @@ async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -
         await until(pilot, lambda: bool(re.search(r"(?<!\w)6 ijkl ", screen_text(app))))
         assert "step 201 of 401" in screen_text(app)
         shown = " ".join(each.strip("│ ") for each in screen_text(app).splitlines())
-        assert "3 tokens were drafted and checked in one pass: the target kept 2 and" in shown
+        assert "3 tokens were drafted and checked in one pass: the target accepted 2 and" in shown
         assert "word199 a b c word200" in shown
         for mark in ("✔ accepted: draft model", "✔ accepted: suffix lookup", "✘ rejected"):
             assert mark in shown
-        assert "[a] kept · probability: drafter 80 % · target 90 %" in shown.replace("a·", "a")
+        assert "[a] accepted · probability: drafter 80 % · target 90 %" in shown.replace("a·", "a")
         assert "Most probable here" in shown
         for number in range(1, 7):
             assert re.search(rf"(?<!\w){number} (abcd|·other|ijkl) ", shown)
@@ -178,15 +178,18 @@ async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -
     ("step", "words"),
     [
         (LONG[0], "Nothing was drafted: the target wrote 1 token in one pass."),
-        (DRAFTED, "the target kept 2 and replaced the next one."),
-        (DRAFTED._replace(rejected=()), "the target kept all and added 1 of its own."),
+        (DRAFTED, "the target accepted 2 and replaced the next one."),
+        (DRAFTED._replace(rejected=()), "the target accepted all and added 1 of its own."),
         (Chunk("a", (1,), ("draft",), ("a",)), "1 token was drafted"),
         (
             Chunk("a", (1,), ("target",), ("a",), (2,), ("no",)),
-            "the target kept none and wrote its own.",
+            "the target accepted none and wrote its own.",
         ),
         (Chunk("a", (1,), ("chosen",), ("a",)), "You chose the last token"),
-        (FORCED, "2 tokens were drafted and checked in one pass: the target kept 1 and replaced"),
+        (
+            FORCED,
+            "2 tokens were drafted and checked in one pass: the target accepted 1 and replaced",
+        ),
         (
             FORCED,
             "The grammar forced 1 in between. The grammar forced the next 2 tokens.",
@@ -328,7 +331,7 @@ def test_tokens_of_a_tree_say_what_became_of_them() -> None:
     ]  # fmt: skip
     assert "drafter 40 % · target 50 %" in words[" cat"]
     assert "rejected · probability: drafter 70 % · target 10 %" in words[" sat"]
-    assert words[" ran"] == "kept: a branch beside the draft"
+    assert words[" ran"] == "accepted: a branch beside the draft"
     assert words[" dog"] == words["\n"] == "rejected: a branch beside the draft"
     assert words[" big"] == words[" on"] == "not checked: a token before it was rejected"
     assert words[" away"] == "free token: it follows an accepted branch"
@@ -336,7 +339,7 @@ def test_tokens_of_a_tree_say_what_became_of_them() -> None:
         0, 1, 2, 3,
     ]  # fmt: skip
     assert index_in_answer(TREE, found[" on"]) == len(TREE.tokens)
-    assert story(TREE) == "A tree of 10 tokens: the target kept 3 (1 on a branch) and added 1."
+    assert story(TREE) == "A tree of 10 tokens: the target accepted 3 (1 on a branch) and added 1."
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def ask_with_tints(terminal: Tmux) -> None:
     """Ask something, and show where the answer's tokens came from."""
     terminal.wait_for(lambda screen: "Ask anything" in screen)
     terminal.press("Write some code", "Enter")
-    terminal.wait_for(lambda screen: "kept " in screen and "· first token" in screen)
+    terminal.wait_for(lambda screen: " accepted" in screen and "· first token" in screen)
     terminal.press("F4")
     terminal.wait_for(lambda screen: "F4 hides" in screen)
 

@@ -14,7 +14,6 @@ from textual.widgets import DataTable, Static
 from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, table_of
 from specchat.chat.conversation import Message
 from specchat.tui.screens.dialogs import CLOSING, Dialog
-from specchat.tui.texts.cards import position_columns
 from specchat.wording import positions_text
 
 WIDTH = 60
@@ -53,14 +52,9 @@ class StatisticsScreen(Dialog[None]):
         table.add_row(*_aligned(total, "bold")[:num_columns])
         table.move_cursor(row=len(rows))
         if self._totals.accepted_by_position:
-            shares = self._totals.accepted_by_position
-            if self.app.size.height < FEW_ROWS:
-                words = positions_text(shares[:MAX_SHARES])
-                drawn = Content.styled(f"acceptance by draft position: {words}", "dim")
-            else:
-                drawn = Content("acceptance by draft position\n")
-                drawn += position_columns(shares, WIDTH, 2)
-            self.query_one("#positions", Static).update(drawn)
+            words = positions_text(self._totals.accepted_by_position[:MAX_SHARES])
+            shown = Content.styled(f"acceptance by draft position: {words}", "dim")
+            self.query_one("#positions", Static).update(shown)
 
 
 def _fitting(rows: Sequence[Sequence[str]], room: int) -> int:

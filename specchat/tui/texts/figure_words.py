@@ -4,11 +4,9 @@ from collections.abc import Sequence
 
 from specchat.decoding.step_times import MIN_SECONDS
 from specchat.safe_text import harmless
-from specchat.tui.texts.figures import UNKNOWN_LENGTH, Figures
-from specchat.wording import duration_text, percent, saved_text, speedup_text
+from specchat.tui.texts.figures import Figures
+from specchat.wording import duration_text, gain_text, saved_text, speedup_text
 
-COSTLY = 0.25
-"""The share of decoding time from which drafting is worth blaming for a slow answer."""
 RARELY = 0.2
 """Drafted tokens per pass below which drafting hardly changes the speed."""
 BARS = "▁▂▃▄▅▆▇█"
@@ -33,7 +31,7 @@ def verdict(figures: Figures) -> str:
         return f"{cause} to tell what speculation brought."
     if figures.kind == "measuring":
         return "Measuring what speculation brings."
-    words = speedup_text(figures.speedup, error=figures.gain.error)
+    words = gain_text(figures.speedup, figures.gain.error)
     return {
         "good": f"Speculation helps: {words}.",
         "bad": f"Speculation is slowing this answer down: {words}.",
@@ -53,34 +51,31 @@ def _served_verdict(figures: Figures) -> str:
     return ""
 
 
+def off_reason(figures: Figures) -> str:
+    """Return in a sentence why nothing is drafted; empty if there is a gain to speak of."""
+    is_plain = figures.kind == "plain" or bool(figures.statistics.speculation_off_reason)
+    return verdict(figures) if is_plain else ""
+
+
 def why(figures: Figures) -> str:
-    """Return the reason for the verdict, in a sentence or two."""
+    """Return why speculation does not help, and what does not count; empty where it helps."""
     stats = figures.statistics
     if figures.kind == "plain" or stats.speculation_off_reason:
         return ""
-    repeated = f" {stats.repeated} tokens that repeat a passage do not count."
-    return _reason(figures) + repeated * bool(stats.repeated)
+    repeated = f"{stats.repeated} tokens that repeat a passage do not count."
+    return " ".join(filter(None, [_cost(figures), repeated * bool(stats.repeated)]))
 
 
-def _reason(figures: Figures) -> str:
-    """Return what was accepted, and what that brought."""
+def _cost(figures: Figures) -> str:
+    """Return what takes the time that drafts save."""
     stats = figures.statistics
-    kept = f"The target kept {percent(stats.acceptance_rate)} of the drafted tokens"
-    per_pass = f"{stats.tokens_per_step:.1f} tokens per pass"
-    if not figures.reports("steps"):
-        return f"{kept}."
-    if figures.kind == "measuring":
-        return f"{kept} and wrote {per_pass}."
-    share = stats.draft_s / stats.decode_s if stats.decode_s else 0.0
-    drafting = f"; {percent(share)} of the time went into drafting" if share > COSTLY else ""
-    if figures.tone == "good":
-        return f"{kept} and wrote {per_pass} instead of 1{drafting}."
+    if figures.tone == "good" or figures.kind == "measuring" or not figures.reports("steps"):
+        return ""
     if stats.drafted_per_step < RARELY:
-        drafted = f"{stats.drafted} tokens drafted in {stats.steps} passes"
-        return f"{drafted}: drafting more would not help."
+        return "Little was drafted: drafting more would not help."
     passes = f"{stats.tokens_per_step / figures.speedup:.1f}"
     cost = checking(figures) or f"a pass took as long as {passes} plain ones"
-    return f"{kept} and wrote {per_pass}, but {cost}{drafting}."
+    return f"{cost[0].upper()}{cost[1:]}."
 
 
 def checking(figures: Figures) -> str:
@@ -91,22 +86,6 @@ def checking(figures: Figures) -> str:
     if not plain or not ours or tokens == 1:
         return ""
     return f"checking {tokens} tokens costs {ours / plain:.1f}x checking one"
-
-
-def why_this_length(figures: Figures) -> str:
-    """Return why the draft length is what it is."""
-    stats = figures.statistics
-    if not stats.drafted:
-        return ""
-    if stats.draft_off_reason:
-        return stats.draft_off_reason
-    if stats.draft_length == UNKNOWN_LENGTH:
-        return ""
-    if stats.draft_length != "auto":
-        return "fixed by the settings"
-    if figures.tone == "bad":
-        return "getting shorter: drafts cost more than they save"
-    return checking(figures) or "adapted to every step"
 
 
 def gain_words(figures: Figures) -> str:
@@ -124,6 +103,13 @@ def gain_words(figures: Figures) -> str:
     if not figures.is_counted:
         return "measuring"
     return "too short to tell" if figures.statistics.decode_s < MIN_SECONDS else "cannot tell"
+
+
+def gain_with_error(figures: Figures) -> str:
+    """Return what speculation brings, with the error of what was measured."""
+    if figures.speedup and figures.kind != "plain":
+        return gain_text(figures.speedup, figures.gain.error)
+    return gain_words(figures)
 
 
 def savings(figures: Figures) -> list[str]:

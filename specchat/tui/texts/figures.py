@@ -1,6 +1,6 @@
 """The figures of an answer, measured or estimated, and what they say of speculation; no widgets."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
@@ -12,9 +12,6 @@ from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import Gain, GainKind
 from specchat.wording import nodes_per_step
 
-NUM_POINTS, POINT_SECONDS = 30, 0.5
-"""The points in a sparkline, and the seconds of decoding that each stands for."""
-NOW_SECONDS = 1.0
 UNKNOWN_LENGTH = ""
 """Stands for the draft length of a stored answer, which is not recorded."""
 AGREEING = 3
@@ -27,18 +24,14 @@ SAMPLED_WITH = "sampling"
 """The key of the sampling options that were chosen for a stored answer alone."""
 UNFINISHED = "unfinished"
 """The key of the value that a stored answer with a schema broke off in, such as `items[2].name`."""
-START = (0.0, 0, 0, 0)
-"""Seconds, tokens, drafted and accepted at the start of an answer."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """The statistics of an answer in progress, and how they changed recently."""
+    """The statistics of an answer, and what they show of its gain."""
 
     statistics: Statistics = field(default_factory=Statistics)
     origins: Counter[str] = field(default_factory=Counter)
-    rates: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
-    acceptance: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
     is_raced: bool = False
     """Whether the gain was measured in a race, not estimated."""
     num_paused_before: int = 0
@@ -50,8 +43,6 @@ class Figures:
     """Whether this answer's own seconds are among them."""
     _gain: Gain | None = None
     """The gain as of the last update, once it was asked for."""
-    _past: deque[tuple[float, int, int, int]] = field(default_factory=lambda: deque([START]))
-    _point_ends: float = 0.0
 
     @classmethod
     def stored(cls, record: Mapping[str, Any], pieces: Sequence[Piece]) -> Self:
@@ -76,33 +67,12 @@ class Figures:
         """Start another answer."""
         self.follow(Statistics())
         self.origins, self.is_counted = Counter(), False
-        self._past, self._point_ends = deque([START]), 0.0
 
     def add(self, chunks: Sequence[Chunk], stats: Statistics) -> None:
         """Add some steps."""
         self.follow(stats)
         for chunk in chunks:
             self.origins.update(chunk.origins)
-        now = stats.decode_s, stats.generated_tokens, stats.drafted, stats.accepted
-        self._past.append(now)
-        while len(self._past) > 2 and now[0] - self._past[1][0] > NOW_SECONDS:
-            self._past.popleft()
-        if now[0] < self._point_ends:
-            self.rates.pop()
-            self.acceptance.pop()
-        else:
-            self._point_ends = now[0] + POINT_SECONDS
-        drafted = now[2] - self._past[0][2]
-        self.rates.append(self.rate_now)
-        self.acceptance.append((now[3] - self._past[0][3]) / drafted if drafted else 0.0)
-
-    @property
-    def rate_now(self) -> float:
-        """Tokens per second over the last second."""
-        if len(self._past) < 2:
-            return self.statistics.tokens_per_second
-        first, last = self._past[0], self._past[-1]
-        return (last[1] - first[1]) / (last[0] - first[0]) if last[0] > first[0] else 0.0
 
     @property
     def gain(self) -> Gain:

@@ -93,12 +93,16 @@ def _own_story(step: Chunk) -> str:
     start = f"{drafted} token{'s were' if drafted > 1 else ' was'} drafted and checked in one pass"
     if step.rejected:
         how_many = (
-            f"kept {kept} and replaced the next one" if kept else "kept none and wrote its own"
+            f"accepted {kept} and replaced the next one"
+            if kept
+            else "accepted none and wrote its own"
         )
         return f"{start}: the target {how_many}."
     if is_own(step):
-        return f"{start}: the target kept {'all' if drafted > 1 else 'it'} and added 1 of its own."
-    return f"{start}: the target kept {'all' if drafted > 1 else 'it'}."
+        return (
+            f"{start}: the target accepted {'all' if drafted > 1 else 'it'} and added 1 of its own."
+        )
+    return f"{start}: the target accepted {'all' if drafted > 1 else 'it'}."
 
 
 def _story_of_tree(step: Chunk) -> str:
@@ -109,7 +113,7 @@ def _story_of_tree(step: Chunk) -> str:
     beside = sum(each.is_branch for each in kept)
     how_many = f"{len(kept)} ({beside} on a branch)" if beside else str(len(kept) or "none")
     own = f" and {'added 1' if kept else 'wrote its own'}" if is_own(step) else ""
-    return f"A tree of {drafted} tokens: the target kept {how_many}{own}."
+    return f"A tree of {drafted} tokens: the target accepted {how_many}{own}."
 
 
 def sentence(

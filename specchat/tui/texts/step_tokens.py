@@ -62,7 +62,7 @@ def fate(step: Chunk, cursor: int) -> Content:
     token = f"[{visible(each.text)}] "
     if each.mark in {OWN, FORCED}:
         return Content.assemble(token, (_kind(step, each), MUTED))
-    outcome = "kept" if each.mark == KEPT else "rejected"
+    outcome = "accepted" if each.mark == KEPT else "rejected"
     if each.chances:
         target, drafter = map(percent, each.chances)
         words = (

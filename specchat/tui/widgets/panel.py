@@ -17,6 +17,10 @@ from specchat.tui.texts.figures import Figures
 from specchat.tui.widgets.click_line import ClickLine
 
 
+WIDEST = 76
+"""Columns of the widest cards, as in the style sheet."""
+
+
 class FigureView(Static):
     """A figure; clicking it opens its explanation."""
 
@@ -99,10 +103,10 @@ class Panel(VerticalScroll, can_focus=True):
     def show(self, figures: Figures, facts: EngineFacts | None, advice: str = "") -> None:
         """Show figures, facts about the loaded pair, and advice, unless the panel is hidden."""
         self._shown = figures, facts, advice
-        width = self.scrollable_content_region.width - self._cards[-1].gutter.width
+        width = min(self.scrollable_content_region.width, WIDEST) - self._cards[-1].gutter.width
         if not self.display or width <= 0:  # `on_resize` shows the figures after the layout
             return
-        texts = figure_texts(figures, facts, width, self.size.height)
+        texts = figure_texts(figures, facts, width)
         for card in self._cards:
             card.show(texts)
             card.set_class(figures.tone == "good", "-good")
