@@ -52,7 +52,10 @@ def keys_table() -> str:
 
 def composer_keys_table() -> str:
     """Return the keys of the composer; those that move in its text are Textual's own."""
-    fixed = [("Up, Down", "Recall earlier questions")]
+    fixed = [
+        ("Up, Down", "Recall earlier questions"),
+        ("End", "Go to the newest message, from an empty composer"),
+    ]
     return _table(("key", "what it does"), [*key_rows(COMPOSER_COMMANDS), *fixed])
 
 

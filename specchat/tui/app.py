@@ -34,7 +34,14 @@ from specchat.sharing.process_engine import ProcessEngine
 from specchat.system.logs import log_internal_error
 from specchat.tui.actions.chat_actions import ChatActions
 from specchat.tui.clipboard import Copier
-from specchat.tui.commands import COMMANDS, OFFER_COMMANDS, find_command, find_slash, palette_rows
+from specchat.tui.commands import (
+    COMMANDS,
+    FOOTER,
+    OFFER_COMMANDS,
+    find_command,
+    find_slash,
+    palette_rows,
+)
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END
 from specchat.tui.main_view import MainView
@@ -44,6 +51,7 @@ from specchat.tui.setup import Setup
 from specchat.tui.shown_notices import UNREAD_SECONDS, Notices
 from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
+from specchat.tui.widgets.header_line import HeaderLine
 from specchat.tui.widgets.key_footer import KeyFooter
 from specchat.tui.widgets.message_views import MessageView
 from specchat.tui.widgets.notice_line import NoticeLine
@@ -77,7 +85,7 @@ class ChatApp(App[None]):
     ]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (24, "-tall"), (46, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(c.key, c.id, c.title, id=c.id, show=c.in_footer, priority=c.is_priority)
+        Binding(c.key, c.id, c.title, id=c.id, show=c.id in FOOTER, priority=c.is_priority)
         for c in COMMANDS
         if c.key
     ]
@@ -107,7 +115,7 @@ class ChatApp(App[None]):
 
     def compose(self) -> ComposeResult:
         """Yield the header, the sidebar, the conversation, the panel and the footer."""
-        yield Static(id="header", markup=False)
+        yield HeaderLine()
         with Horizontal(id="middle"):
             yield Sidebar()
             with Vertical(id="chat"):
@@ -122,7 +130,7 @@ class ChatApp(App[None]):
                     yield Composer()
             yield Panel(self.setup.key_of)
         yield NoticeLine()
-        yield KeyFooter(has_palette=True)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Show the chat, then load the pair."""

@@ -1,6 +1,7 @@
-"""The header, with what is open and what it takes: title, model, GPU memory, context; no widgets.
+"""The header, with what is open: title, model, context, then what else there is; no widgets.
 
-The order is the same on every screen. On a narrow one the parts get shorter before one is left out.
+Each is a link to what it names. The order is the same on every screen; on a narrow one the parts
+get shorter before one is left out.
 """
 
 from collections.abc import Sequence
@@ -9,10 +10,12 @@ from itertools import product
 from rich.cells import cell_len
 from rich.text import Text
 from textual.content import Content
+from textual.style import Style
 
 from specchat.hub.client import is_offline
 from specchat.safe_text import harmless, in_one_line
 from specchat.tui.controllers.chat_state import ChatState
+from specchat.tui.widgets.header_line import COMMAND
 from specchat.wording import percent, size_text
 
 SEPARATOR = " · "
@@ -40,7 +43,8 @@ def header(chat: ChatState, width: int, *, is_saved: bool) -> Content:
     shown = Text(title)
     shown.truncate(max(1, width - right.cell_length - BETWEEN), overflow="ellipsis")
     gap = max(0, width - shown.cell_len - right.cell_length)
-    return Content.assemble((shown.plain, "bold $foreground"), " " * gap, right)
+    start = _link(shown.plain, "rename").stylize("bold $foreground")
+    return Content.assemble(start, " " * gap, right)
 
 
 def _right_part(chat: ChatState, badges: Sequence[str], room: int) -> Content:
@@ -53,12 +57,22 @@ def _right_part(chat: ChatState, badges: Sequence[str], room: int) -> Content:
     if pair.is_unloaded:
         context = (UNLOADED if pair.pair.server is None else DISCONNECTED,)
     shortenings = product((badges, badges[:1], ()), (name, short.plain), gpu, context)
-    forms = [[*badge, model, memory, gauge] for badge, model, memory, gauge in shortenings]
+    forms = [[model, gauge, memory, *badge] for badge, model, memory, gauge in shortenings]
     forms.sort(key=lambda parts: -_width(parts))
     shown = next((parts for parts in forms if _width(parts) <= room), forms[-1])
-    style = "$text-warning" if _context_share(chat) >= FILLING else ""
-    parts = [Content.styled(part, style * (part in context)) for part in shown if part]
-    return Content(SEPARATOR).join(parts)
+    model, gauge, *more = shown
+    is_full = _context_share(chat) >= FILLING
+    parts = [
+        _link(model, "models"),
+        _link(gauge, "context").stylize("$text-warning" if is_full else ""),
+        *map(Content, more),
+    ]
+    return Content(SEPARATOR).join([part for part in parts if part.plain])
+
+
+def _link(words: str, command: str) -> Content:
+    """Return words that run a command; names in them are not read as markup."""
+    return Content.styled(words, Style.from_meta({COMMAND: command}))
 
 
 def _width(parts: Sequence[str]) -> int:

@@ -32,7 +32,6 @@ class Command:
     """Whether free text may follow its slash command."""
     takes_lines: bool = False
     """Whether that text may have several lines."""
-    in_footer: bool = False
     is_priority: bool = True
     """Whether its key is handled before the focused widget sees it."""
     while_answering: bool = True
@@ -44,46 +43,45 @@ class Command:
 COMMANDS = (
     Command(
         "help", "Help", "Documentation: keys, figures, settings and more", "f1", ("help",),
-        in_footer=True,
     ),
     Command(
         "models", "Models", "Switch to another pair, or download one", "f8", ("models",),
-        takes_text=True, in_footer=True, palette_title="Switch or download models",
+        takes_text=True, palette_title="Switch or download models",
     ),
     Command(
-        "conversations", "Chats", "Show or hide the list of conversations", "f2", in_footer=True,
+        "conversations", "Chats", "Show or hide the list of conversations", "f2",
         palette_title="List of chats",
     ),
     Command(
         "panel", "Panel", "Show or hide the stats panel; Tab moves to it, Esc leaves it",
-        "f3", in_footer=True, palette_title="Stats panel",
+        "f3", palette_title="Stats panel",
     ),
     Command(
         "origins", "Token colours", "Show or hide where each token came from",
-        "f4", in_footer=True,
+        "f4",
     ),
     Command(
         "regenerate", "Regenerate",
         "Answer the last question again; temperature=0.2 or a pair's name changes how", "f5",
-        ("regenerate", "retry"), takes_text=True, in_footer=True, while_answering=False,
+        ("regenerate", "retry"), takes_text=True, while_answering=False,
         palette_title="Regenerate the answer",
     ),
     Command(
         "go_on", "Continue the answer", "Continue an incomplete answer", "ctrl+g", ("continue",),
         while_answering=False,
     ),
-    Command("steps", "Steps", "Step through the last answer", "f6", ("steps",), in_footer=True,
+    Command("steps", "Steps", "Step through the last answer", "f6", ("steps",),
             palette_title="Steps of the answer"),
     Command(
         "compare", "Race",
         "Race the last answer with and without speculation; export NAME.svg saves it", "f7",
-        ("race", "compare"), takes_text=True, in_footer=True, while_answering=False,
+        ("race", "compare"), takes_text=True, while_answering=False,
         palette_title="Race with and without speculation",
     ),
     Command("statistics", "Statistics", "Statistics for each answer", slash=("stats",)),
     Command(
         "settings", "Settings", "Change settings; model settings apply from the next start",
-        "f9", ("settings",), in_footer=True,
+        "f9", ("settings",),
     ),
     Command("theme", "Theme", "Choose the colours, now and from the next start",
             slash=("theme",)),
@@ -109,7 +107,7 @@ COMMANDS = (
         "ctrl+e", ("edit",),
     ),
     Command(
-        "new", "New", "Start a new conversation", "ctrl+n", ("new", "clear"), in_footer=True,
+        "new", "New", "Start a new conversation", "ctrl+n", ("new", "clear"),
         palette_title="New chat",
     ),
     Command("rename", "Rename chat", "Give this conversation a title", slash=("rename",)),
@@ -157,9 +155,10 @@ COMMANDS = (
         "accept_second", "Accept the second offer", "Take the second download that the hint offers",
         "ctrl+s",
     ),
-    Command("stop", "Stop the answer", "Stop the answer", "escape", is_priority=False),
+    Command("stop", "Stop", "Stop the answer", "escape", is_priority=False,
+            palette_title="Stop the answer"),
     Command(
-        "quit", "Quit", "Leave the chat", "ctrl+q", ("quit", "exit"), in_footer=True,
+        "quit", "Quit", "Leave the chat", "ctrl+q", ("quit", "exit"),
         in_palette=False,  # Textual's own entry
     ),
 )  # fmt: skip
@@ -176,6 +175,15 @@ COMPOSER_COMMANDS = (
     Command("app.page(1)", "Scroll down", "Scroll the conversation down", "pagedown"),
 )  # fmt: skip
 """Commands that work only in the composer; their keys are fixed."""
+
+FOOTER = ("send", "stop", "models", "compare", "steps", "help")
+"""The commands whose keys stand at the bottom of the screen, in this order."""
+
+MENU = (
+    "new", "models", "regenerate", "go_on", "compare", "steps", "think", "system", "search",
+    "settings", "help", "quit",
+)  # fmt: skip
+"""The commands that a slash alone lists; typing finds all."""
 
 OFFER_COMMANDS = ("accept", "accept_second")
 """The commands that accept the hint's offers, in order; without an offer their keys do nothing."""
@@ -255,11 +263,22 @@ def takes_lines(text: str) -> bool:
 
 
 def matching(text: str) -> dict[str, Command]:
-    """Return the slash commands that start with the typed text, by their words."""
+    """Return the commands with a slash word that starts with the typed text, by their first words.
+
+    A slash alone finds those of the menu.
+    """
     found = _SLASH.fullmatch(text)
-    is_word = found is not None and found[2] is None and not text[-1].isspace()
-    start = text[1:].lower()
-    return {word: each for word, each in SLASHES.items() if is_word and word.startswith(start)}
+    if found is None or found[2] is not None or text[-1].isspace():
+        return {}
+    start = found[1].lower()
+    listed = [each for each in COMMANDS if any(word.startswith(start) for word in each.slash)]
+    if not start:
+        listed = sorted((each for each in listed if each.id in MENU), key=_place_in_menu)
+    return {each.slash[0]: each for each in listed}
+
+
+def _place_in_menu(command: Command) -> int:
+    return MENU.index(command.id)
 
 
 def find_slash(text: str) -> str:

@@ -30,11 +30,11 @@ def frame_title(chat: ChatState, key_of: KeyOf) -> Content:
     return _joined([Content("Message"), *settings])
 
 
-def frame_subtitle(chat: ChatState, key_of: KeyOf, *, is_behind: bool) -> Content:
+def frame_subtitle(chat: ChatState, key_of: KeyOf, *, is_behind: bool, is_empty: bool) -> Content:
     """Return the message's size, and what to click: stop the answer, or show the newest message."""
     is_writing = chat.answers.here is not None
     stop = _clickable(f"■ stop {key_of('stop')}", "stop") if is_writing else None
-    latest = _clickable("▼ latest", "latest") if is_behind else None
+    latest = _clickable("▼ latest" + " End" * is_empty, "latest") if is_behind else None
     return _joined([_size(chat), stop, latest])
 
 
@@ -78,7 +78,9 @@ def _prompting(chat: ChatState) -> Content | None:
 
 
 def _temperature(chat: ChatState) -> Content:
-    return _clickable(f"temperature {chat.options.temperature:g}", "settings")
+    return _clickable(
+        f"temperature {chat.options.temperature:g}", "settings('sampling.temperature')"
+    )
 
 
 def _joined(parts: Iterable[Content | None]) -> Content:

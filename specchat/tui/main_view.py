@@ -119,7 +119,9 @@ class MainView:
         if composer is None:  # the chat is closing
             return
         composer.border_title = frame_title(self.state, key_of)
-        composer.border_subtitle = frame_subtitle(self.state, key_of, is_behind=self.is_behind)
+        composer.border_subtitle = frame_subtitle(
+            self.state, key_of, is_behind=self.is_behind, is_empty=not composer.text
+        )
 
     def show_notice(self, notice: Notification | None) -> None:
         """Show a notice on the main screen; None removes it."""

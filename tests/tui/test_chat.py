@@ -56,7 +56,7 @@ async def test_an_answer_is_shown_and_kept(tmp_path: Path) -> None:
 
         assert "What is it?" in shown
         assert "It is quick, and the text" in shown
-        assert re.search(r"tokens per second +25\.0\n", shown)
+        assert re.search(r"with drafts █+ +25\.0\n", shown)
         assert "Speculation helps" in shown
         assert script.asked[0][0] == [{"role": "user", "content": "What is it?"}]
     with Store(tmp_path / "history.db") as store:
@@ -289,7 +289,7 @@ async def test_an_answer_can_be_gone_through_step_by_step() -> None:
         assert "step 1 of 2" in shown
         parts = ("✔ abcd", "draft model", "✔ efgh", "✘ ·no", "+ ijkl", "replaced the next one")
         assert all(part in shown for part in parts)
-        assert "3 tokens were drafted and checked in one pass: the target accepted 2" in shown
+        assert "3 tokens drafted and checked in one pass: the target accepted 2" in shown
         assert "…" not in shown.partition("step 1 of 2")[2].partition("✔")[0]
         await pilot.press("right")
         await pilot.pause()

@@ -13,14 +13,14 @@ from textual.widgets import DataTable
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
-from specchat.tui.commands import COMMANDS, SLASHES, find_slash, is_slash, matching
+from specchat.tui.commands import COMMANDS, MENU, find_slash, is_slash, matching
 from specchat.tui.mentions import named_files, pasted_files
 from specchat.tui.screens.dialogs import LineScreen, TextScreen
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.widgets.composer import LONGEST_PASTE, Composer, unfold
-from specchat.tui.widgets.suggestions import Suggestions
+from specchat.tui.widgets.suggestions import MORE, Suggestions
 from tui.driving import say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
@@ -44,8 +44,9 @@ async def test_a_slash_lists_commands_and_enter_runs_one() -> None:
         listed = app.query_one(Suggestions)
         await pilot.press("slash")
         await pilot.pause()
-        assert listed.option_count == len(SLASHES)
+        assert listed.option_count == len(MENU) + 1
         assert "Race the last answer" in screen_text(app)
+        assert MORE in screen_text(app)
         await pilot.press("m")
         await pilot.pause()
         assert listed.marked == "models"
@@ -55,7 +56,7 @@ async def test_a_slash_lists_commands_and_enter_runs_one() -> None:
         await pilot.press("backspace", "s", "down", "down")
         await pilot.pause()
         assert listed.marked == "settings"
-        await pilot.press("up", "up", "up", "tab")
+        await pilot.press("down", "down", "down", "down", "down", "tab")
         await pilot.pause()
         assert app.query_one(Composer).text == "/search"
         await type_keys(pilot, "ctrl+u", *"/he", "enter")
@@ -165,7 +166,9 @@ def test_wrong_arguments_are_refused() -> None:
         find_slash("/export pdf")
     with pytest.raises(ValueError, match="takes no argument"):
         find_slash("/new thing")
-    assert list(matching("/co")) == ["continue", "compare", "context", "compact", "copy"]
+    assert list(matching("/co")) == ["continue", "race", "context", "compact", "copy"]
+    assert list(matching("/cl")) == ["new"]
+    assert len(matching("/")) == 12
     assert matching("/co ") == {}
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from textual.theme import BUILTIN_THEMES
-from textual.widgets._footer import FooterKey
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
@@ -27,7 +26,6 @@ from tables import table
 from tui.driving import frame_text, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
-KEYS_BY_RANK = ("ctrl+q", "f1", "f8", "f2", "f3", "f4", "f5", "f6", "f7", "f9", "ctrl+n")
 SIZE = (110, 34)
 
 
@@ -55,34 +53,6 @@ async def test_a_narrow_screen_shows_the_list_or_the_panel() -> None:
 
 
 @pytest.mark.slow
-async def test_the_footer_cuts_no_key_off() -> None:
-    """The least important have no room, and come back on a wider screen; none moves another."""
-    app = chat(Script(["an answer"]))
-    async with app.run_test(size=(60, 24)) as pilot:
-
-        def shown() -> str:
-            return screen_text(app).splitlines()[-1].partition("▏")[0].rstrip()
-
-        await until(pilot, lambda: len(app.query(FooterKey)) > 1)
-        names = {key.key: key.description for key in app.query(FooterKey)}
-        palette = names.pop("ctrl+p")
-        functions = [f"f{number}" for number in range(1, 10) if f"f{number}" in names]
-        assert list(names) == [*functions, "ctrl+n", "ctrl+q"]
-        by_rank = sorted(names, key=lambda key: [*KEYS_BY_RANK, key].index(key))
-        for width in (60, 80, 110):
-            await pilot.resize_terminal(width, 24)
-            await until(pilot, lambda: any(name not in shown() for name in names.values()))
-            await until(pilot, lambda: shown().endswith(f"^q {names['ctrl+q']}"))
-            missing = [names[key] not in shown() for key in by_rank]
-            assert missing == sorted(missing)
-            assert not any(missing[:4])
-            assert palette in screen_text(app).splitlines()[-1]
-            await pilot.resize_terminal(180, 24)
-            await until(pilot, lambda: all(name in shown() for name in names.values()))
-            assert palette in screen_text(app).splitlines()[-1]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (79, 24)])
 async def test_a_list_over_the_chat_takes_the_whole_width(size: tuple[int, int]) -> None:
     """A strip of the chat beside it could not be read."""
@@ -95,7 +65,6 @@ async def test_a_list_over_the_chat_takes_the_whole_width(size: tuple[int, int])
         assert app.query_one(Sidebar).region == middle
         assert re.search(r"\d\d:\d\d A question", screen_text(app))
         await until(pilot, lambda: "esc Back" in screen_text(app).splitlines()[-1])
-        assert "^q Quit" in screen_text(app).splitlines()[-1]
         await pilot.resize_terminal(100, 24)
         await until(pilot, lambda: app.query_one(Sidebar).region.width == LIST_WIDTH)
         await until(pilot, lambda: " A question " in screen_text(app).splitlines()[5])

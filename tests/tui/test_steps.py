@@ -160,7 +160,7 @@ async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -
         await until(pilot, lambda: bool(re.search(r"(?<!\w)6 ijkl ", screen_text(app))))
         assert "step 201 of 401" in screen_text(app)
         shown = " ".join(each.strip("│ ") for each in screen_text(app).splitlines())
-        assert "3 tokens were drafted and checked in one pass: the target accepted 2 and" in shown
+        assert "3 tokens drafted and checked in one pass: the target accepted 2 and" in shown
         assert "word199 a b c word200" in shown
         for mark in ("✔ accepted: draft model", "✔ accepted: suffix lookup", "✘ rejected"):
             assert mark in shown
@@ -180,7 +180,7 @@ async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -
         (LONG[0], "Nothing was drafted: the target wrote 1 token in one pass."),
         (DRAFTED, "the target accepted 2 and replaced the next one."),
         (DRAFTED._replace(rejected=()), "the target accepted all and added 1 of its own."),
-        (Chunk("a", (1,), ("draft",), ("a",)), "1 token was drafted"),
+        (Chunk("a", (1,), ("draft",), ("a",)), "1 token drafted"),
         (
             Chunk("a", (1,), ("target",), ("a",), (2,), ("no",)),
             "the target accepted none and wrote its own.",
@@ -188,7 +188,7 @@ async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -
         (Chunk("a", (1,), ("chosen",), ("a",)), "You chose the last token"),
         (
             FORCED,
-            "2 tokens were drafted and checked in one pass: the target accepted 1 and replaced",
+            "2 tokens drafted and checked in one pass: the target accepted 1 and replaced",
         ),
         (
             FORCED,

@@ -95,7 +95,7 @@ class ChatActions:
             "stop": questions.stop,
             "regenerate": self.regeneration.act,
             "compare": self.races.act,
-            "settings": lambda: view.app.run_worker(self.settings.change()),
+            "settings": lambda marked=None: view.app.run_worker(self.settings.change(marked)),
             "think": self.think.act,
         }
 

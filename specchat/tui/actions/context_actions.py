@@ -40,8 +40,8 @@ class ContextActions:
             is_pinned = self.state.changes.pin(message)
             if view := self.view.transcript.view_of(message):
                 view.say_mark(chat.tree[message].mark)
-            what = "stays in the context" if is_pinned else "may drop out of the context again"
-            self._say(f"This message {what}, and so does its turn.")
+            what = "stay in the context" if is_pinned else "may drop out of the context again"
+            self._say(f"This question and its answer {what}.")
 
     async def compact(self) -> None:
         """Have the model summarise the conversation; the summary replaces it in the prompt."""

@@ -36,9 +36,8 @@ class SettingsDialogs:
     view: MainView
     state: ChatState
 
-    async def change(self) -> None:
-        """Change settings until the list is closed."""
-        marked: str | None = None
+    async def change(self, marked: str | None = None) -> None:
+        """Change settings until the list is closed; the cursor is on the marked one first."""
         while True:
             settings = read_settings()
             choices = [_entry(each, settings[each.name]) for each in settings_in_order()]

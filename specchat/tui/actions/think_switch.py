@@ -40,7 +40,8 @@ class ThinkSwitch:
             self.state.pair_controller.require_session()  # it may have been unloaded
             self.view.notify("The model is not loaded yet. Try again once it is.")
         elif not known and word != AUTO_THINK:
-            self.view.notify(f"The chat template of {facts.target} cannot switch reasoning.")
+            name = self.state.pair_controller.pair.name
+            self.view.notify(f"{in_one_line(name)} has no reasoning to switch.")
         elif not word:
             self.view.app.run_worker(self._choose(known))
         elif word in {AUTO_THINK, *known} - {NUMBER} or (NUMBER in known and word.isdecimal()):

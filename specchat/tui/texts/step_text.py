@@ -90,7 +90,7 @@ def _own_story(step: Chunk) -> str:
         return _story_of_tree(step)
     if not drafted:
         return "Nothing was drafted: the target wrote 1 token in one pass."
-    start = f"{drafted} token{'s were' if drafted > 1 else ' was'} drafted and checked in one pass"
+    start = f"{drafted} token{'s' * (drafted > 1)} drafted and checked in one pass"
     if step.rejected:
         how_many = (
             f"accepted {kept} and replaced the next one"

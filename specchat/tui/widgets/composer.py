@@ -17,7 +17,7 @@ from textual.widgets import TextArea
 
 from specchat.chat.draft import Draft
 from specchat.safe_text import harmless
-from specchat.tui.commands import COMPOSER_COMMANDS, is_slash, key_of, takes_lines
+from specchat.tui.commands import COMPOSER_COMMANDS, FOOTER, is_slash, key_of, takes_lines
 from specchat.tui.mentions import completions, pasted_files
 from specchat.tui.widgets.suggestions import Suggestions
 
@@ -41,7 +41,7 @@ class Composer(TextArea):
     """A text area that sends its text on Enter, and has a history of what was sent."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(each.key, each.id, each.title, show=False) for each in COMPOSER_COMMANDS
+        Binding(each.key, each.id, each.title, show=each.id in FOOTER) for each in COMPOSER_COMMANDS
     ]
 
     @dataclass
@@ -213,6 +213,7 @@ class Composer(TextArea):
             self._typed_at = event.time
         acts = {
             **{key: getattr(self, f"action_{command}") for key, command in KEYS.items()},
+            **({} if self.text else {"end": self._show_latest}),
             **self._history_acts(),
             **(self._suggestion_acts() if self._suggestions.display else {}),
         }
@@ -220,6 +221,9 @@ class Composer(TextArea):
             event.prevent_default()
             event.stop()
             acts[event.key]()
+
+    def _show_latest(self) -> None:
+        self.app.call_later(self.app.run_action, "app.latest")
 
     @property
     def _suggestions(self) -> Suggestions:

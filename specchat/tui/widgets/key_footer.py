@@ -1,7 +1,5 @@
 """The keys at the bottom of a screen."""
 
-import re
-
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -9,14 +7,10 @@ from textual.widget import Widget
 from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
-from specchat.tui.commands import COMMANDS
+from specchat.tui.commands import FOOTER
 
 KEY_GAP = 2
 """Cells of padding in and after each key."""
-
-
-QUIT = "quit"
-PLACES = {command.id: place for place, command in enumerate(COMMANDS)}
 
 
 class KeyFooter(Footer):
@@ -26,12 +20,12 @@ class KeyFooter(Footer):
     the keys behind the dialog would disappear.
     """
 
-    def __init__(self, *, has_palette: bool = False) -> None:
-        super().__init__(compact=True, show_command_palette=has_palette)
+    def __init__(self) -> None:
+        super().__init__(compact=True, show_command_palette=False)
         self._keys: list[tuple[Binding, bool]] = []
 
     def compose(self) -> ComposeResult:
-        """Yield the keys of the screen, then those of commands: F1 to F9, the others, and quit."""
+        """Yield the keys of what has the focus, then those of commands in their order."""
         yield from sorted(super().compose(), key=_place)
 
     async def recompose(self) -> None:
@@ -47,26 +41,14 @@ class KeyFooter(Footer):
             self.call_after_refresh(self.on_resize)
 
     def on_resize(self) -> None:
-        """Hide the least important keys if not all fit, rather than cutting one off."""
-        palette = self.query(".-command-palette")
-        room = self.size.width - sum(key.outer_size.width for key in palette)
-        for key in sorted(self.query(FooterKey).exclude(".-command-palette"), key=_rank):
+        """Hide the last keys if not all fit, rather than cutting one off."""
+        room = self.size.width
+        for key in self.query(FooterKey):
             room -= cell_len(key.key_display) + cell_len(key.description) + KEY_GAP
             key.display = room >= 0
 
 
-def _place(key: Widget) -> tuple[int, int]:
-    """Return the place of a key among others; the palette's is at the right end."""
-    if not isinstance(key, FooterKey) or key.has_class("-command-palette"):
-        return len(PLACES), 0
-    place = PLACES.get(key.action, -1)
-    function = re.fullmatch(r"f(\d+)", key.key)
-    return (place, 0) if place < 0 or not function else (0, int(function[1]))
-
-
-def _rank(key: FooterKey) -> int:
-    """Return a key's rank by importance, the most important first: as in the table of commands.
-
-    The key that quits stands last, but is left out last.
-    """
-    return -2 if key.action == QUIT else PLACES.get(key.action, -1)
+def _place(key: Widget) -> int:
+    """Return the place of a key among others."""
+    action = key.action if isinstance(key, FooterKey) else ""
+    return FOOTER.index(action) if action in FOOTER else -1

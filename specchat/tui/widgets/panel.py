@@ -16,7 +16,6 @@ from specchat.tui.texts.cards import CARDS, figure_texts
 from specchat.tui.texts.figures import Figures
 from specchat.tui.widgets.click_line import ClickLine
 
-
 WIDEST = 76
 """Columns of the widest cards, as in the style sheet."""
 

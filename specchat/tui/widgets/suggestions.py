@@ -8,9 +8,10 @@ from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from specchat.tui.commands import SLASHES, matching
+from specchat.tui.commands import COMMANDS, matching
 
-WIDEST = max(map(len, SLASHES))
+WIDEST = max(len(command.slash[0]) for command in COMMANDS if command.slash)
+MORE = "Type to find the others"
 
 
 class Suggestions(OptionList, can_focus=False):
@@ -39,6 +40,8 @@ class Suggestions(OptionList, can_focus=False):
             takes = f" ({', '.join(command.takes)})" if command.takes else ""
             commands[word] = line.append(f"{command.help}{takes}", "dim")
         self._list(commands)
+        if text == "/":
+            self.add_option(Option(Text(MORE, "dim"), disabled=True))
         self.highlighted = 0 if commands else None
         return self.display
 
