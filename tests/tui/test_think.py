@@ -106,7 +106,7 @@ async def test_a_model_without_a_switch_says_so(command: str) -> None:
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await load(pilot, app)
         await say(pilot, command)
-        assert "The chat template of Scripted 8B cannot switch reasoning." in notes(app)
+        assert "scripted has no reasoning to switch." in notes(app)
         assert app.state.options.thinking == "high"
         await say(pilot, "/think auto")
         assert app.state.options.thinking == "auto"
