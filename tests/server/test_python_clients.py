@@ -110,3 +110,13 @@ def test_pydantic_ai(demo_server: Running, caller: Running, tmp_path: Path) -> N
 def test_langchain(demo_server: Running, caller: Running, tmp_path: Path) -> None:
     """Whole, streamed, and with a tool's call and result."""
     run("langchain_client.py", tmp_path, demo_server, caller)
+
+
+def test_instructor(demo_server: Running, caller: Running, tmp_path: Path) -> None:
+    """By tools, of both APIs, several of them, and by schemas."""
+    run("instructor_client.py", tmp_path, demo_server, caller)
+
+
+def test_openais_agents(demo_server: Running, caller: Running, tmp_path: Path) -> None:
+    """By both APIs: plain, in a form, and with a tool, required or not."""
+    run("agents_client.py", tmp_path, demo_server, caller)
