@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from textwrap import fill
 
+from scripts.support.llama_suite import load_reasons
 from specchat.gguf.draft_kinds import KINDS
 from specchat.gguf.layer_inputs import TOO_WIDE, UNTRIED
 from specchat.gguf.prediction_head import NO_GRAPH, SEVERAL
@@ -35,7 +36,12 @@ def _item(option: Option) -> str:
     default = option.write(option.default)
     value = "" if default is None else f" = {as_toml(default)}"
     text = f"- `{option.key}{value}`: {option.help} *{_sentence(option.description)}*"
-    return fill(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return _filled(text)
+
+
+def _filled(item: str) -> str:
+    """Return an item of a list in lines of the usual width."""
+    return fill(item, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _sentence(words: str) -> str:
@@ -93,6 +99,19 @@ def _cell(reason: str | None) -> str:
     return _SHORT[reason] if reason else "runs"
 
 
+def llama_suite_list() -> str:
+    """Return why tests of llama.cpp's own server do not pass, by the kind of the reason."""
+    reasons, items = load_reasons(), list[str]()
+    for kind in dict.fromkeys(each.kind for each in reasons):
+        items.append(f"{_sentence(kind)[:-1]}:\n")
+        for each in reasons:
+            if each.kind == kind:
+                names = ", ".join(f"`{name}`" for name in each.tests)
+                items.append(_filled(f"- {_sentence(each.why)} ({names})"))
+        items.append("")
+    return "\n" + "\n".join(items) + "\n"
+
+
 def _slash_words(command: Command) -> str:
     words = ", ".join(f"`/{word}`" for word in command.slash)
     return f"{words} {' or '.join(command.takes)}".rstrip()
@@ -110,6 +129,7 @@ GENERATED_PARTS: dict[str, Callable[[], str]] = {
     "settings": settings_list,
     "actions": actions_list,
     "heads": heads_table,
+    "llama tests": llama_suite_list,
 }
 
 
