@@ -121,7 +121,8 @@ class PairPacing:
     def is_settled(self) -> bool:
         """Whether the passes of both models were measured."""
         knows_draft = self.knowledge.costs_of(self._origin).is_known
-        return self.knowledge.target.is_known and (knows_draft or not self._pair.draft_context)
+        is_known = self.knowledge.target.is_known and (knows_draft or not self._pair.draft_context)
+        return is_known and not self._times
 
     @property
     def _origin(self) -> str:
@@ -144,7 +145,7 @@ class PairPacing:
                 lengths, prepare = HEAD_LENGTHS, partial(_let_states_wait, pair.context, draft)
             costs = self.knowledge.costs_of(self._origin)
             measured.append((self._origin, draft, costs, lengths, 1, prepare))
-        unknown = [entry for entry in measured if not entry[2].is_known]
+        unknown = [entry for entry in measured if not entry[2].is_known or entry[0] in self._times]
         for number, (name, context, costs, lengths, most_rows, prepare) in enumerate(unknown):
 
             def on_share(share: float, done: int = number) -> None:
@@ -154,11 +155,14 @@ class PairPacing:
             repeats = NUM_ON_GPU if pair.uses_gpus else NUM_REPEATS
             limits = (lengths, most_rows, MOST_SECONDS)
             times = self._times.setdefault(name, PassTimes())
-            if not measure_passes(context, costs, size, *limits, on_share, prepare, times, repeats):
-                del self._times[name]  # the machine is busy: another time
-                continue
-            if name == TARGET:
+            is_measured = measure_passes(
+                context, costs, size, *limits, on_share, prepare, times, repeats
+            )
+            if is_measured and name == TARGET:
                 measure_plain(context, costs, size, partial(on_share, 1.0))
+            del self._times[name]
+            if not is_measured:  # the machine is busy: another time
+                continue
             self.knowledge.begin_anew()
             self.pacers.clear()
             self.save()

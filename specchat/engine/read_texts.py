@@ -11,6 +11,8 @@ from specchat.llama.context import count_common
 
 MOST_TOKENS = 2**20
 """The tokens of all remembered texts together: 4 MiB."""
+MOST_TEXTS = 64
+"""Each of them is compared with every prompt."""
 SHORTEST_RUN = 16
 """Fewer tokens of a text may be found in another by chance, as the marks around messages are."""
 
@@ -57,7 +59,7 @@ class ReadTexts:
         text = np.asarray(tokens, np.int32)
         others = [each for each in self._texts if count_common(each, text) < each.size]
         self._texts = [*others, text]
-        while sum(each.size for each in self._texts) > MOST_TOKENS:
+        while len(self._texts) > MOST_TEXTS or sum(each.size for each in self._texts) > MOST_TOKENS:
             del self._texts[0]
 
     def compare(self, tokens: Sequence[int]) -> tuple[int, int]:

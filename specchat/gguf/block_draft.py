@@ -84,7 +84,7 @@ def _why_attention_unusable(header: Header) -> str | None:
         return None
     kept = parts if isinstance(parts, tuple) and len(parts) == NUM_PARTS else ()
     numbers = [part for part in kept if type(part) is int and part >= 0]
-    is_known = len(numbers) == NUM_PARTS and sum(numbers[:3]) > 0
+    is_known = len(numbers) == NUM_PARTS and sum(numbers[:3]) > 0 and sum(numbers) <= rotated
     return None if is_known else f"{header.name} has parts of positions that llama.cpp cannot use"
 
 

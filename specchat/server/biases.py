@@ -23,10 +23,14 @@ async def token_biases(given: Any, service: Service) -> dict[int, float]:
     """
     pairs = await service.off_loop(_checked, given)
     texts = {key: await _tokens_of(key, service) for key, _ in pairs if isinstance(key, str)}
-    biases = dict[int, float]()
-    for key, bias in pairs:
-        biases.update(dict.fromkeys(texts[key] if isinstance(key, str) else (key,), bias))
-    return biases
+
+    def by_token() -> dict[int, float]:
+        biases = dict[int, float]()
+        for key, bias in pairs:
+            biases.update(dict.fromkeys(texts[key] if isinstance(key, str) else (key,), bias))
+        return biases
+
+    return await service.off_loop(by_token)
 
 
 def _checked(given: Any) -> list[tuple[int | str, float]]:

@@ -5,9 +5,9 @@ llama.vim and llama.vscode complete by the latter.
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from starlette.requests import Request
 
 from specchat.decoding.chunk import Chunk
@@ -24,6 +24,8 @@ from specchat.server.service import ChosenModel, ServedAnswer, Service, client_o
 from specchat.server.text_completions import prompts_of
 from specchat.sharing.prompt_process import PromptProcess
 
+MOST_LIKELY = 20
+"""The tokens with their probabilities that are given at each place, at most."""
 STOP_TYPES = {"stop": "eos", "length": "limit", "context": "limit"}
 """llama-server's `stop_type` by how an answer ended, unless by a stop string."""
 
@@ -41,8 +43,13 @@ class NativeFields(SharedFields, kw_only=True):
     n_indent: int | None = None
     t_max_predict_ms: float | None = None
     response_fields: Sequence[str] | None = None
-    n_probs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    n_probs: int | None = None
     return_tokens: bool | None = None
+
+    @property
+    def num_likely(self) -> int:
+        """How many likely tokens are given at each place."""
+        return min(max(self.n_probs or 0, 0), MOST_LIKELY)
 
 
 class CompletionBody(NativeFields, kw_only=True):
@@ -85,8 +92,8 @@ class _NativeReply:
         tokens = [token for chunk in chunks for token in chunk.tokens] if has_tokens else []
         part = {"index": index, "content": "".join(chunk.text for chunk in chunks)}
         part["tokens"] = tokens
-        if self.body.n_probs:
-            part["completion_probabilities"] = native_logprobs(chunks, self.body.n_probs)
+        if self.body.num_likely:
+            part["completion_probabilities"] = native_logprobs(chunks, self.body.num_likely)
         return part
 
     def record(self, ended: Ended, part: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,8 +165,8 @@ def _with_options(
 def _options_of(body: NativeFields, chosen: ChosenModel, service: Service) -> dict[str, Any]:
     """Return the options of an answer; one of no tokens writes one that is not sent."""
     options = options_of(body, chosen, service)
-    if body.n_probs:
-        options["alternatives"] = body.n_probs
+    if body.num_likely:
+        options["alternatives"] = body.num_likely
     return {**options, "max_tokens": 1} if body.max_tokens == 0 else options
 
 
@@ -172,9 +179,11 @@ def _replied(
         requests += choices_of(each, 1 if each.is_greedy else num_asked)
     most_seconds = (body.t_max_predict_ms or 0) / 1000
     client = client_of(request.headers.get("user-agent", ""))
+    too_many = f"n_probs: the {MOST_LIKELY} most likely tokens are given"
+    notices = [too_many] if (body.n_probs or 0) > MOST_LIKELY else []
     reply = Reply(
         request.app.state.service, "native", client, chosen.name, requests, is_verified=False,
-        notices=(*body.notices, *chosen.notices),
+        notices=(*body.notices, *chosen.notices, *notices),
         limit=lambda: LineLimit(body.n_indent or 0, most_seconds),
     )  # fmt: skip
     is_list = num_asked * len(asked) > 1
@@ -221,7 +230,7 @@ class _NativeEvents(EventWriter):
 
     def end(self, ended: Ended) -> bytes:
         """Return the event with the reason and the figures."""
-        part = self._native.part((), self._index, has_tokens=False)
+        part = self._native.part(self._held, self._index, has_tokens=True)
         return event(self._native.record(ended, part))
 
 

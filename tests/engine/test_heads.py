@@ -1027,6 +1027,8 @@ def test_a_dflash_draft_fits_no_other_target(heads: WriteHead, tiny: WriteModel)
         ({"dflash.rope.dimension_sections": (8, 0)}, "", "parts of positions"),
         ({"dflash.rope.dimension_sections": (8, -1, 0, 0)}, "", "parts of positions"),
         ({"dflash.rope.dimension_sections": 8}, "", "parts of positions"),
+        ({"dflash.rope.dimension_sections": (1000, 1, 1, 1)}, "", "parts of positions"),
+        ({"dflash.rope.dimension_sections": (2**31, 2**31, 0, 0)}, "", "parts of positions"),
         ({"dflash.target_layers": ()}, "", "lacks its target's layers"),
         ({"dflash.target_layers": 3}, "", "lacks its target's layers"),
         ({"dflash.block_size": 1}, "", "its block size"),

@@ -15,12 +15,14 @@ from specchat.engine import exact_drafts, local_engine, pair_pacing
 from specchat.engine.api import Loading
 from specchat.engine.loaded_pair import LoadedPair
 from specchat.engine.local_engine import LocalEngine
-from specchat.errors import EngineFailed, OutOfMemory
+from specchat.errors import Cancelled, EngineFailed, OutOfMemory
 from specchat.llama import tinyblas
 from specchat.llama.context import Batch
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.passes import exact_costs, exact_passes, exactness_measurement
 from specchat.passes.learned_cache import LearnedCache
+from specchat.passes.pass_costs import PLAIN
+from specchat.passes.pass_measurement import measure_plain
 from specchat.requests.progress import Stage
 
 OPTIONS: dict[str, Any] = {"ctx": 2048, "threads": 1, "gpu_layers": 0}
@@ -93,6 +95,28 @@ def test_measuring_keeps_the_conversation(shallow: WriteModel, architecture: str
         engine.forget()
         assert tokens_of(engine, text, drafter="none") == after
     assert cached >= len(held) - 1 or not engine.context.rollback_kind.can_speculate
+
+
+def test_plain_passes_are_measured_where_that_was_interrupted(
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come last of a target's: what is kept of it before has them, too."""
+    path, num_calls = shallow("llama"), 0
+
+    def stopped_first(*arguments: Any) -> None:
+        nonlocal num_calls
+        num_calls += 1
+        if num_calls == 1:
+            raise Cancelled("stopped")
+        measure_plain(*arguments)
+
+    monkeypatch.setattr(pair_pacing, "measure_plain", stopped_first)
+    with LocalEngine(Loading(path, path, **OPTIONS)) as engine:
+        assert not engine.prepare()
+        assert engine.prepare()
+    with LocalEngine(Loading(path, path, **OPTIONS)) as engine:
+        kept = {row[:2] for row in engine.pacing.knowledge.as_record().target}
+    assert (0, PLAIN) in kept
 
 
 @pytest.mark.slow

@@ -203,6 +203,25 @@ def test_tokens_come_with_their_probabilities(demo_server: Running, *, is_stream
     assert "completion_probabilities" not in plain
 
 
+def test_a_stream_has_the_tokens_that_show_no_text(demo_server: Running) -> None:
+    """Those of a stop string come with the end; more likely tokens than there are give a notice."""
+    asked: dict[str, Any] = {"prompt": "A draft\n", "temperature": 0, "n_predict": 12}
+    asked |= {"n_probs": 99, "return_tokens": True}
+    asked["stop"] = [demo_server.posted("/completion", asked)["content"].strip()[3:6]]
+    whole = demo_server.posted("/completion", asked)
+    with demo_server.client.stream("POST", "/completion", json=asked | {"stream": True}) as reply:
+        lines = reply.read().decode().splitlines()
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line]
+
+    assert whole["stop_type"] == "word"
+    assert [token for each in events for token in each["tokens"]] == whole["tokens"]
+    assert [
+        entry for each in events for entry in each["completion_probabilities"]
+    ] == whole["completion_probabilities"]
+    assert len(whole["completion_probabilities"][0]["top_logprobs"]) == 20
+    assert events[-1]["specchat"]["notices"] == ["n_probs: the 20 most likely tokens are given"]
+
+
 def test_several_answers_are_a_list(coder: Running) -> None:
     """Without a temperature they are all the same, which is said once."""
     (only,) = coder.client.post("/infill", json={**ASKED, "n_cmpl": 3}).json()
