@@ -215,9 +215,9 @@ def test_a_stream_has_the_tokens_that_show_no_text(demo_server: Running) -> None
 
     assert whole["stop_type"] == "word"
     assert [token for each in events for token in each["tokens"]] == whole["tokens"]
-    assert [
-        entry for each in events for entry in each["completion_probabilities"]
-    ] == whole["completion_probabilities"]
+    assert [entry for each in events for entry in each["completion_probabilities"]] == whole[
+        "completion_probabilities"
+    ]
     assert len(whole["completion_probabilities"][0]["top_logprobs"]) == 20
     assert events[-1]["specchat"]["notices"] == ["n_probs: the 20 most likely tokens are given"]
 
