@@ -71,8 +71,8 @@ class Sizes:
         """Return the memory needed on each device, the host first.
 
         `devices` has the device of each layer and of the output, as `devices_of_layers` returns it;
-        the host has those parts that are `kept` there. For long passes llama.cpp copies weights of
-        the host, one tensor after the other, to the device `copies_to`.
+        the host has those parts that are `kept` there. Long passes compute them on the device
+        `copies_to`, if any, to which llama.cpp copies one tensor after the other.
         """
         weights = self._weights(devices, kept)
         placed = list(enumerate(zip(self.layout.layers, devices, strict=False)))
@@ -81,8 +81,9 @@ class Sizes:
             here = [(number, layer) for number, (layer, where) in placed if where == device]
             layers = [layer for _, layer in here]
             cache = sum(self._cache(layer, shape) for layer in layers)
-            alive = [self._alive(layer, shape, number in kept.blocks) for number, layer in here]
-            if device == HOST:  # the input is counted with those of the pass
+            left = kept.blocks if device != copies_to else ()
+            alive = [self._alive(layer, shape, number in left) for number, layer in here]
+            if device == HOST and copies_to is None:  # its input is counted with those of the pass
                 alive += [self.layout.layers[number].feed_forward for number in kept.blocks]
             work = self._work(layers, max(alive, default=0), shape, devices[-1] == device)
             if device == HOST:
