@@ -429,7 +429,7 @@ def _large(draw: random.Random) -> Case:
 
 LARGE = 14, 25
 """Powers of two: the bytes of large requests."""
-CHUNKS = 1_000_000
+CHUNKS = 200_000
 REPEATED = {
     "brackets": b"[",
     "braces": b'{"a":',

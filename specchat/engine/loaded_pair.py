@@ -35,7 +35,8 @@ class LoadedPair:
 
     `loading` lacks a draft that cannot be run and workers that are not used. `gpus` names the GPUs
     of the plan, those of workers first. `draft_context` is None without a draft, or without memory
-    for it. `target_options` and `draft_options` are those that the plan gave each model.
+    for it. `target_options` and `draft_options` are those that the plan gave each model. With
+    `chooses_threads`, the user left their number to specchat.
     """
 
     loading: Loading
@@ -47,6 +48,7 @@ class LoadedPair:
     context: TreeContext
     draft_options: ModelOptions | None = None
     draft_context: DraftContext | None = None
+    chooses_threads: bool = False
 
     @contextmanager
     def with_empty_memory(self, ctx: int, abort: AbortFlag) -> Iterator["LoadedPair"]:
@@ -106,6 +108,21 @@ class LoadedPair:
     def num_threads(self) -> int:
         """The number of threads that decode: with all layers on GPUs, one waits for them."""
         return 1 if self.plan.is_on_gpus else num_threads(self.loading.target, self.loading.threads)
+
+    @property
+    def may_change_threads(self) -> bool:
+        """Whether the number of threads is specchat's to change, and changes no bit of an answer.
+
+        llama.cpp's flash attention on a CPU adds up as many parts of a long context as there are
+        threads.
+        """
+        is_on_cpu = not (self.uses_gpus or self.plan.is_on_gpus)
+        return self.chooses_threads and is_on_cpu and not self.context.shape.flash
+
+    def use_threads(self, count: int) -> None:
+        """Decode with this number of threads from the next pass on."""
+        for context in self._contexts:
+            context.use_threads(count)
 
     @property
     def facts(self) -> EngineFacts:

@@ -40,6 +40,7 @@ def load_pair(
     """
     files = read_pair_files(loading)
     workers = find_workers(loading)
+    chooses_threads = loading.threads is None
     loading = replace(
         loading,
         threads=num_threads(loading.target, loading.threads),
@@ -73,6 +74,7 @@ def load_pair(
             context=context,
             draft_options=drafts[0][1] if drafts else None,
             draft_context=draft_context,
+            chooses_threads=chooses_threads,
         )
 
 

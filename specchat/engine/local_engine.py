@@ -97,7 +97,8 @@ class LocalEngine(Engine):
             self._apply_exactness()
             self.pacing = PairPacing(pair)
             self._note_costs()
-            self._waits = ThreadWaits(pair.num_threads)
+            use_threads = pair.use_threads if pair.may_change_threads else None
+            self._waits = ThreadWaits(pair.num_threads, use_threads)
             stack.callback(self._waits.close)
             self._resources = stack.pop_all()
 
@@ -115,6 +116,7 @@ class LocalEngine(Engine):
         self._statistics = Statistics(left_out=prompt.num_left_out, notices=notices)
 
         def on_prompt(done: int, total: int) -> None:
+            self._follow_others()
             if request.on_progress:
                 request.on_progress("prompt", done / max(1, total))
 
@@ -158,6 +160,7 @@ class LocalEngine(Engine):
             return True
         self._abort.clear()
         self._is_busy = True
+        self._waits.restore_threads()
         try:
             self._measure(stopping_report(on_progress), only_exactness=only_exactness)
         except (Cancelled, OutOfMemory):
@@ -287,7 +290,7 @@ class LocalEngine(Engine):
             try:
                 self._waits.begin()
                 for number, chunk in enumerate(chunks):
-                    self._waits.follow()
+                    self._follow_others()
                     self._statistics.draft_prompt_s = (
                         draft.prompt_seconds - before if draft else 0.0
                     )
@@ -309,6 +312,13 @@ class LocalEngine(Engine):
             finally:
                 self._waits.close()
                 self._is_busy = False
+
+    def _follow_others(self) -> None:
+        """Give way to other programs, and say so."""
+        self._waits.follow()
+        notice = self._waits.notice
+        if notice and notice not in self._statistics.notices:
+            self._statistics.notices += (notice,)
 
     def _measure(self, report: ProgressReport, *, only_exactness: bool) -> None:
         """Measure what is not known, in contexts that hold no text."""

@@ -339,6 +339,10 @@ class Context(AbstractContextManager["Context"]):
             return length
         return longest_within(image.checkpoints, length)
 
+    def use_threads(self, count: int) -> None:
+        """Compute with this number of threads from the next pass on."""
+        api.llama_set_n_threads(self.handle, count, count)
+
     def close(self) -> None:
         """Free the memory; closing twice does nothing."""
         if self.handle is not None:

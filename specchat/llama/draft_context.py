@@ -36,6 +36,9 @@ class DraftContext(LanguageModel, Protocol):
     def restore(self, image: MemoryImage) -> None:
         """Restore its memory from a copy; the target's must be restored first."""
 
+    def use_threads(self, count: int) -> None:
+        """Compute with this number of threads from the next pass on."""
+
     def close(self) -> None:
         """Free the memory; closing twice does nothing."""
 

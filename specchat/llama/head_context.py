@@ -59,6 +59,10 @@ class HeadContext(AbstractContextManager["HeadContext"]):
         self.context.restore(image)
         self.feed.restore(image.states)
 
+    def use_threads(self, count: int) -> None:
+        """Compute with this number of threads from the next pass on."""
+        self.context.use_threads(count)
+
     def close(self) -> None:
         """Free the memory; closing twice does nothing."""
         self.context.close()

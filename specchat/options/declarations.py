@@ -144,7 +144,7 @@ class LoadOptions(Options):
     )
     threads: int | None = declare(
         None,
-        "CPU threads; auto uses the physical cores, one less for tiny models.",
+        "CPU threads; auto uses the physical cores, fewer for tiny models or beside busy programs.",
         minimum=1,
         maximum=512,
         none="auto",

@@ -212,6 +212,55 @@ def test_another_openmp_is_left_alone(world: World, monkeypatch: pytest.MonkeyPa
     assert not world.run(ThreadWaits(4), 4.0, windows=9)
 
 
+def test_threads_give_way_where_their_number_may_change(world: World) -> None:
+    """As many as others want processors, at most all but one; waits stay long."""
+    numbers: list[int] = []
+    waits = ThreadWaits(4, numbers.append)
+
+    world.run(waits, 0.5, windows=9)
+    world.run(waits, 0.9)
+    assert numbers == []
+    assert not waits.notice
+    for num_used in (0.9, 2.1, 9.0, 0.8, 0.7):
+        assert not world.run(waits, num_used)
+    assert numbers == [3, 2, 1, 3, 4]
+
+
+def test_an_answer_begins_with_as_many_threads_as_are_free(world: World) -> None:
+    """As its first pass, over the prompt, is its longest one."""
+    waits = ThreadWaits(4, lambda _: None)
+    world.seconds, world.used = 60, 120
+    waits.begin()
+
+    assert waits.num_threads == 2
+    assert "2 of 4 threads" in waits.notice
+    world.seconds += 60
+    waits.begin()
+    assert waits.num_threads == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "is_notice"),
+    [({"flash_attention": "off"}, True), ({}, False), ({"threads": 2}, False)],
+)
+def test_threads_change_where_that_changes_no_bit(
+    world: World, tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, options: Any, is_notice: bool
+) -> None:
+    """Flash attention adds up in another order, and a number that the user chose is kept."""
+    monkeypatch.setattr("specchat.planning.host_resources.num_cores", lambda: 2)
+    texts, notices = [], []
+    for num_used in (0.0, 4.0):
+        with LocalEngine(Loading(target=tiny("llama"), exact="off", **options)) as engine:
+            world.seconds += 60
+            world.used += 60 * num_used
+            chunks = engine.generate([5, 6, 7], max_tokens=8, ignore_end=True, temperature=0.0)
+            texts.append([token for chunk in chunks for token in chunk.tokens])
+            notices.append("1 of 2 threads" in " ".join(engine.stats.notices))
+
+    assert texts[0] == texts[1]
+    assert notices == [False, is_notice]
+
+
 def test_an_answer_follows_other_programs(world: World, tiny: WriteModel) -> None:
     """From its first token on, and waits are long again when it is over."""
     with LocalEngine(Loading(target=tiny("llama"), threads=4, exact="off")) as engine:
