@@ -16,8 +16,6 @@ ARCHITECTURE = "dflash"
 USUAL_SIZE, LEAST_SIZE = 16, 2
 PARTS, NUM_PARTS = "dflash.rope.dimension_sections", 4
 """How the dimensions of a head are divided between the parts of a position, for M-RoPE."""
-SELECTOR = "selector_hidden.weight"
-"""A tensor of DFlash 2 drafts."""
 NO_WEIGHTS = frozenset({"i8", "i16", "i32", "i64", "f64"})
 
 
@@ -56,8 +54,6 @@ def why_unusable(header: Header) -> str | None:
     llama.cpp ends the process for most that are refused.
     """
     facts, name = block_facts(header), header.name
-    if SELECTOR in header.tensors:
-        return f"{name} is a DFlash 2 draft, which is not supported yet"
     if header.own("hyper_connection.count") or "hc_head_fn.weight" in header.tensors:
         return f"{name} has DeepSeek V4's layers, which are not supported in drafts"
     if not facts.layers or facts.size < LEAST_SIZE or facts.mask < 0:

@@ -122,7 +122,11 @@ class BlockHead(HeadContext):
         self.context.batch.fill([last, *[self._mask] * (count - 1)], count)
         self.context.batch.place(self.num_read, count)
         self.context.run(self.context.batch)
-        rows = self.context.logits(count)[self.first_row :]
+        rows = self._rows_of_block(count)
         # masks stand for tokens that nobody knows yet, so their entries must not stay
         self.context.rollback(self.num_read - count)
         return rows
+
+    def _rows_of_block(self, count: int) -> Rows:
+        """Return the logits of the places after a pass over `count` tokens."""
+        return self.context.logits(count)[self.first_row :]

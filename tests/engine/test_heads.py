@@ -85,6 +85,13 @@ ASSISTANT_TENSORS = (
 ALMOST_RIGHT, DOUBTFUL = 0.01, 0.2
 """How much noise there is in the target that its head does not have."""
 
+LATTICE = {
+    "dflash.conv_kernel_size": 2,
+    "dflash.conv_group_size": 8,
+    "dflash.selector_rank": 8,
+    "dflash.selector_top_k": 4,
+}
+
 WriteHead: TypeAlias = Callable[..., dict[str, Any]]
 
 
@@ -1016,7 +1023,9 @@ def test_a_dflash_draft_fits_no_other_target(heads: WriteHead, tiny: WriteModel)
             "markov_w1.weight",
             "which rows",
         ),
-        ({}, "selector_hidden.weight", "is a DFlash 2 draft"),
+        ({}, "selector_hidden.weight", "lacks its conv kernel size"),
+        ({**LATTICE, "dflash.selector_top_k": 321}, "selector_hidden.weight", "321 candidates"),
+        (LATTICE, "selector_hidden.weight", "selector_hidden.weight in the type i32"),
         ({}, "hc_head_fn.weight", "DeepSeek V4's layers"),
         ({"dflash.hyper_connection.count": 4}, "", "DeepSeek V4's layers"),
         ({}, "d2t", "64-bit integers"),
@@ -1046,7 +1055,8 @@ def test_dflash_drafts_of_other_kinds_are_refused(
     metadata = {**header.metadata, **changes}
     if tensor == "markov_w1.weight" and "dflash.block_size" not in changes:
         del metadata["dflash.block_size"]
-    more = {tensor: Tensor(tensor, (8,), 0)} if tensor else {}
+    stored = 26 if changes is LATTICE else 0
+    more = {tensor: Tensor(tensor, (8,), stored)} if tensor else {}
     changed = replace(header, metadata=metadata, tensors={**header.tensors, **more})
     assert why_no_head(header) is None
     assert reason in (why_no_head(changed) or "")

@@ -11,7 +11,7 @@ TARGETS = (
     *("hunyuan-dense", "hunyuan_vl", "lfm2", "lfm2moe", "bailingmoe3", "nemotron_h_moe"),
 )
 """Architectures that give the inputs of their layers."""
-DRAFTS = ("EAGLE-3", "DFlash", "DSpark")
+DRAFTS = ("EAGLE-3", "DFlash", "DFlash 2", "DSpark")
 CASES = (
     *(f"{target} with {draft}" for draft in DRAFTS for target in TARGETS),
     *("qwen3 with DFlash window", "qwen35 with DFlash window"),

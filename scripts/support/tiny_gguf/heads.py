@@ -43,12 +43,12 @@ CONVOLVING = frozenset({"ssm_in.weight", "ssm_conv1d.weight", "ssm_out.weight"})
 """Tensors of a Mamba 2 block that can copy, too."""
 LAG = 8
 """How far back the target of a DFlash draft looks, which drafts tokens without those before."""
-MARKOV_PART = np.float32(0.25)
+MARKOV_PART, SELECTOR_PART = np.float32(0.25), np.float32(0.15)
 SHORT_LAG = 3
 """The same for Nemotron-H, whose convolution reaches no further."""
 OF_LAST = 0.01
 """How much its last token counts in comparison."""
-BLOCK_KINDS = frozenset({"DFlash", "DFlash window", "DSpark"})
+BLOCK_KINDS = frozenset({"DFlash", "DFlash window", "DFlash 2", "DSpark"})
 USUAL_DRAFTS = {"llama": "EAGLE-3", "qwen3": "DFlash", "qwen3moe": "DFlash"}
 """The kinds of drafts for architectures that have no head of their own."""
 ROPE_BASE = 10.0
@@ -255,8 +255,15 @@ class _Trigram:
         if len(size) == 1 and kind not in {"attn_q_norm.weight", "attn_k_norm.weight"}:
             return np.ones(size, np.float32)
         weights, half = np.zeros(size, np.float32), self.shape.width // 2
-        if name.startswith(("markov", "conf")):
-            return MARKOV_PART * self.mixture.draw(name, size)
+        if name.startswith(("markov", "conf", "selector")):
+            part = SELECTOR_PART if name.startswith("selector") else MARKOV_PART
+            return part * self.mixture.draw(name, size)
+        if name.endswith("_conv_base"):  # each place as it is, and a little of those before
+            weights[:] = 0.005
+            weights[:, 0] = 1.0
+            return weights
+        if name.endswith("_conv_proj.weight"):
+            return weights
         if name == "fc.weight":
             for start in range(0, size[1], self.shape.width):
                 weights[:half, start : start + half] = np.eye(half)

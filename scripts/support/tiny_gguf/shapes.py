@@ -389,6 +389,14 @@ def block_draft(shape: Shape) -> Tensors:
         yield "markov_w1.weight", (shape.vocabulary, MARKOV_RANK)
         yield "markov_w2.weight", (shape.vocabulary, MARKOV_RANK)
         yield "conf_proj.weight", (1, shape.width + MARKOV_RANK)
+    if shape.block_kind == "DFlash 2":
+        for name in ("predecessor", "successor"):
+            yield f"selector_{name}.weight", (shape.vocabulary, MARKOV_RANK)
+        yield "selector_hidden.weight", (MARKOV_RANK, shape.width)
+        for part in ("attn", "ffn"):
+            yield f"blk.0.{part}_conv_base", (2, CONV_KERNEL, shape.width)
+            groups = shape.width // CONV_GROUP
+            yield f"blk.0.{part}_conv_proj.weight", (2 * CONV_KERNEL * groups, shape.width)
     yield from qwen3_layer(shape, 0)
 
 
@@ -535,6 +543,7 @@ WITH_POSITIONS: dict[str, Callable[[Shape, int], Tensors]] = {
 """Architectures with a table of absolute positions."""
 ASSISTANT, BLOCKS, EAGLE = "gemma4-assistant", "dflash", "eagle3"
 BLOCK_SIZE, MARKOV_RANK = 16, 32
+CONV_KERNEL, CONV_GROUP, NUM_CANDIDATES = 3, 16, 4
 BLOCK_LAYERS = (1, 3)
 """Layers of the target whose inputs a DFlash draft reads."""
 SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT, "mimo2"})
@@ -602,6 +611,12 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
         writer.add_uint32(f"{architecture}.block_size", BLOCK_SIZE)
         writer.add_array(f"{architecture}.target_layers", list(BLOCK_LAYERS))
         writer.add_mask_token_id(0)
+        if shape.block_kind == "DFlash 2":
+            for name, size in (
+                *(("conv_kernel_size", CONV_KERNEL), ("conv_group_size", CONV_GROUP)),
+                *(("selector_rank", MARKOV_RANK), ("selector_top_k", NUM_CANDIDATES)),
+            ):
+                writer.add_uint32(f"{architecture}.{name}", size)
         if shape.block_kind == "DFlash window":
             writer.add_sliding_window(shape.sliding_window)
             writer.add_sliding_window_pattern([True])

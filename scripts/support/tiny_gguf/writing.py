@@ -31,7 +31,16 @@ STORED: dict[Quantisation, Stored] = {
 PLAIN = {Stored.F32: np.float32, Stored.F16: np.float16, Stored.I64: np.int64}
 ALIGNMENT = 32
 # llama.cpp's operators on these want float32, and abort the process otherwise.
-ALWAYS_F32 = ("norm", "ssm_a", "ssm_d", "conv1d", "shortconv.conv", "ffn_gate_inp", ".bias")
+ALWAYS_F32 = (
+    "norm",
+    "ssm_a",
+    "ssm_d",
+    "conv1d",
+    "shortconv.conv",
+    "ffn_gate_inp",
+    ".bias",
+    "conv_base",
+)
 
 
 def write_model(
