@@ -60,7 +60,7 @@ class DraftKind:
     architectures: frozenset[str] = frozenset()
     """The architectures of files that hold a draft of this kind and nothing else."""
     has_marker: Callable[[Header], bool] = _always
-    """Tells files of this kind from those of later kinds with the same architecture."""
+    """Tells files of this kind from others with the same architecture."""
     is_alone: Callable[[Header], bool] = _never
     """Whether a file of another architecture holds only such a draft."""
     is_inside: Callable[[Header], bool] = _never
@@ -129,7 +129,7 @@ def register(new: DraftKind) -> None:
     taken = {
         architecture
         for kind in KINDS.values()
-        if kind.has_marker is _always
+        if kind.has_marker is new.has_marker
         for architecture in kind.architectures
     }
     if new.name in KINDS or taken & new.architectures:
@@ -190,6 +190,7 @@ def own_head(target: Header) -> Header | None:
 
 def _kind_of_architecture(header: Header) -> DraftKind | None:
     named = [kind for kind in KINDS.values() if header.architecture in kind.architectures]
+    named.sort(key=lambda kind: kind.has_marker is _always)
     return next((kind for kind in named if kind.has_marker(header)), None)
 
 
