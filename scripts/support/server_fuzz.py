@@ -221,7 +221,7 @@ DEEP = re.compile(rb'"deep (\d+)"')
 class Case:
     """A request as it is sent, and what it is; a half one is left before its reply.
 
-    It is sent in so many pieces, with a pause after each.
+    It is sent in `num_pieces`, with a pause after each.
     """
 
     name: str

@@ -33,5 +33,10 @@ def keep_draft(history: Path | None, draft: Draft) -> None:
             write_json(_path(history), draft)
 
 
+def forget_draft(history: Path) -> None:
+    """Remove what is kept beside a history."""
+    _path(history).unlink(missing_ok=True)
+
+
 def _path(history: Path) -> Path:
     return history.with_name("draft.json")

@@ -29,8 +29,9 @@ from specchat.options.option_fields import Options
 
 DESCRIPTION = "Chat with a language model on your own machine, with speculative decoding."
 EPILOG = (
-    "Without --pair or --target, the demo pair answers. The settings file and environment"
-    " variables replace the defaults shown here; `specchat config show` prints all of them."
+    "Without --pair or --target, the demo pair answers; the chat opens the model used last. The"
+    " settings file and environment variables replace the defaults shown here; `specchat config"
+    " show` prints all of them."
 )
 BENCH_TASKS = ["chat", "code", "edit", "summary", "reasoning", "json"]
 CLIENTS = ("openai", "codex", "claude", "opencode", "llm", "aider")

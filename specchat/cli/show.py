@@ -347,7 +347,7 @@ def _states_text(states: About | None) -> str:
     if not states:
         return ""
     size, kept = size_text(states["bytes"]), states["kept"]
-    return f"a state takes {size}; {kept} of a text are kept to go back in it"
+    return f"a state takes {size}; up to {kept} are kept per conversation"
 
 
 def _exact_texts(about: About) -> Iterator[str]:

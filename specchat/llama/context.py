@@ -239,7 +239,7 @@ class Context(AbstractContextManager["Context"]):
         planned = self._record.planned(stops, len(tokens), self._chunk)
         while True:
             known = min(self.count_known(tokens), self.num_evaluated)
-            length = self._record.num_as(planned, known)
+            length = self._record.num_matching(planned, known)
             if length < len(self.tokens):
                 self.rollback(length)
             if length == self.num_evaluated:

@@ -60,12 +60,12 @@ class MemoryImage:
         return self.data.size + sum(checkpoint.num_bytes for checkpoint in self.checkpoints)
 
     def thinned(self, most: int) -> "MemoryImage":
-        """Return this copy with at most so many checkpoints."""
+        """Return this copy with at most some of its checkpoints."""
         return replace(self, checkpoints=tuple(spread(self.checkpoints, most)))
 
 
 def spread(checkpoints: Sequence[Checkpoint], most: int) -> list[Checkpoint]:
-    """Return at most so many checkpoints, but at least three, of those in a text's order.
+    """Return at most `most` checkpoints, but at least three, of those in a text's order.
 
     Texts diverge near their end more often than far from it, so the checkpoints that stay are the
     farther apart the farther they are from the end. The first one, behind the system prompt, and

@@ -34,7 +34,7 @@ class PassRecord:
         if start == (self._ends[-1] if self._ends else 0) and (
             is_exact or count > LONGEST_COMPARED
         ):
-            self._ends += self._counted(start, count)
+            self._ends += self._ends_of_pass(start, count)
 
     def cut(self, length: int) -> None:
         """Forget the passes over tokens that are no longer in the memory."""
@@ -49,11 +49,11 @@ class PassRecord:
         for stop in stops:
             while start < stop:
                 count = min(longest, stop - start)
-                ends += self._counted(start, count)
+                ends += self._ends_of_pass(start, count)
                 start += count
         return [*ends, *range(start + 1, length + 1)]
 
-    def num_as(self, planned: Sequence[int], known: int) -> int:
+    def num_matching(self, planned: Sequence[int], known: int) -> int:
         """Return how many of the first `known` tokens were read as planned."""
         length = 0
         for end, wanted in zip(self._ends, planned, strict=False):
@@ -62,6 +62,6 @@ class PassRecord:
             length = end
         return length
 
-    def _counted(self, start: int, count: int) -> range:
+    def _ends_of_pass(self, start: int, count: int) -> range:
         step = 1 if count <= self.longest_exact else count
         return range(start + step, start + count + 1, step)

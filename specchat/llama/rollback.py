@@ -59,7 +59,7 @@ class Rollback:
         self._step: list[Checkpoint] = []
         self._prompts: list[Checkpoint] = []
         self._spare: list[Bytes] = []
-        self._length_lent = 0  # states of up to as many tokens may be parts of copies
+        self._length_lent = 0  # states of up to this length share their buffers with copies
 
     @property
     def can_speculate(self) -> bool:

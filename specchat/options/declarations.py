@@ -165,7 +165,7 @@ class LoadOptions(Options):
     )
     cache_ram: int | None = declare(
         None,
-        "Memory in MiB to return to other conversations and to earlier places unread; 0: least.",
+        "Memory in MiB for cached conversations and saved states; 0 keeps the minimum.",
         minimum=0,
         maximum=2**30,
         none="auto",

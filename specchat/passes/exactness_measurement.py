@@ -28,8 +28,8 @@ class ExactnessMeasurement:
     """Compares passes over several tokens with single ones, and times exact kernels.
 
     With `exact` "auto", answers that need not repeat take exact kernels only where they are cheap.
-    `earlier` is a result that lacked time. With `most_seconds`, passes are only compared, for up to
-    so long, and nothing is timed.
+    `earlier` is a result that lacked time. With `most_seconds`, passes are only compared, for no
+    longer than that, and nothing is timed.
     """
 
     def __init__(

@@ -1,9 +1,8 @@
 """Finds the plan that fits a pair into a machine's memory.
 
 A plan sets the layers on GPUs and which parts of these stay on the CPU, the context size and the
-type of the KV cache. It follows from the
-files' headers, the devices and the user's options alone. `plans_to_try` decides what is given up
-for memory, and in which order.
+type of the KV cache. It follows from the files' headers, the devices and the user's options alone.
+`plans_to_try` decides what is given up for memory, and in which order.
 """
 
 from bisect import bisect_left
@@ -275,13 +274,13 @@ class Planner:
 
     def _planned(self, choice: Plan) -> Plan:
         """Return a plan with its memory needs, summary and notice."""
-        needs = self._needs(choice)
         models = self.models(choice)
         kept = [OnHost(options.kept.part, len(options.kept.blocks)) for _, options in models]
         choice = replace(choice, on_host=kept[0])
         if len(models) > 1:
             of_draft = models[1][1]
             choice = replace(choice, draft_gpu_layers=of_draft.gpu_layers, draft_on_host=kept[1])
+        needs = self._needs(choice)  # of what stays on the CPU, which may be less than was asked for
         is_whole = [
             (options.gpu_layers or 0) > model.num_layers and not options.kept.blocks
             for model, options in models

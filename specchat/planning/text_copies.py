@@ -13,7 +13,7 @@ of the time of reading ten tokens at 1500 tokens/s."""
 
 
 def room_for_copies(cache_ram: int | None, free: int) -> int:
-    """Return the memory that copies may take, in bytes, where so many are free.
+    """Return the memory that copies may take, in bytes, of those that are `free`.
 
     `cache_ram` is the limit in MiB, None to follow from the free memory.
     """
@@ -23,7 +23,7 @@ def room_for_copies(cache_ram: int | None, free: int) -> int:
 
 
 def room_for_states(room: int, num_saving: int) -> int:
-    """Return what each of so many models that save states may take of the room for copies."""
+    """Return what each model that saves states may take of the room for copies, in bytes."""
     return int(PRESENT_SHARE * room) // max(1, num_saving)
 
 

@@ -553,7 +553,9 @@ def test_what_stays_on_the_cpu_is_the_users_choice(
     devices = (gpu(24), host(64))
     assert plan((mixture, None), *devices, on_cpu="experts:5").on_host == OnHost("experts", 5)
     assert plan((mixture, None), *devices, on_cpu="experts:500").on_host == OnHost("experts", 48)
-    assert not plan((mixture, None), *devices, on_cpu="ffn").on_host
+    made = plan((mixture, None), *devices, on_cpu="ffn")
+    assert not made.on_host
+    assert made.needs == plan((mixture, None), *devices, on_cpu="none").needs
     layers = plan((mixture, None), gpu(8), host(64), on_cpu="none")
     assert (bool(layers.on_host), layers.gpu_layers < 49) == (False, True)
     both = plan(pair, *devices, on_cpu="ffn:3", draft_on_cpu="ffn")
