@@ -280,7 +280,9 @@ class Planner:
         if len(models) > 1:
             of_draft = models[1][1]
             choice = replace(choice, draft_gpu_layers=of_draft.gpu_layers, draft_on_host=kept[1])
-        needs = self._needs(choice)  # of what stays on the CPU, which may be less than was asked for
+        needs = self._needs(
+            choice
+        )  # of what stays on the CPU, which may be less than was asked for
         is_whole = [
             (options.gpu_layers or 0) > model.num_layers and not options.kept.blocks
             for model, options in models
