@@ -14,8 +14,8 @@ from specchat.decoding.request import Request
 from specchat.drafter_registry import GRAMMAR
 
 LEAST_GAP = 32
-"""Ends of messages that can be returned to are at least this many tokens before the end of the prompt, and
-before the place where the next prompt is expected to leave this one."""
+"""Ends of messages that can be returned to are at least this many tokens before the end of the
+prompt, and before the place where the next prompt is expected to leave this one."""
 
 
 class DraftPasses:
