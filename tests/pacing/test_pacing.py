@@ -121,7 +121,7 @@ def test_a_hopeless_draft_costs_next_to_nothing(
 def test_a_confidence_that_tells_is_used(on: Callable[..., LearningPacer]) -> None:
     """Ending a draft at the first doubtful token beats every constant where most are certain."""
     shares = []
-    for seed in range(6):
+    for seed in range(12):
         chances, confidences = told(seed, 0.8)
 
         def make(
