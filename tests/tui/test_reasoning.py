@@ -17,7 +17,7 @@ from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.message_views import AnswerView
-from tui.driving import panel_text, say, screen_text, type_keys, until
+from tui.driving import say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (150, 40)
@@ -237,16 +237,16 @@ async def test_reasoning_and_answer_are_tinted_apart(tmp_path: Path, *, is_store
 
 
 @pytest.mark.slow
-async def test_the_panel_says_how_many_tokens_were_reasoning(tmp_path: Path) -> None:
+async def test_an_answer_says_how_many_tokens_were_reasoning(tmp_path: Path) -> None:
     """Also of a stored answer, whose tokens without text count too."""
     path = tmp_path / "history.db"
     app = chat(Script(["Yes, it is."], reasoning=THOUGHTS), path)
     async with app.run_test(size=(150, 60)) as pilot:
         await say(pilot, "Think")
-        assert "8 reasoning" in panel_text(app)
+        assert "(8 reasoning)" in screen_text(app)
         before = app.answers.figures.origins
         await app.actions.conversations.open(1)
-        assert "8 reasoning" in panel_text(app)
+        assert "(8 reasoning)" in screen_text(app)
         assert app.answers.figures.origins == before
 
 
