@@ -243,10 +243,10 @@ async def test_an_answer_says_how_many_tokens_were_reasoning(tmp_path: Path) -> 
     app = chat(Script(["Yes, it is."], reasoning=THOUGHTS), path)
     async with app.run_test(size=(150, 60)) as pilot:
         await say(pilot, "Think")
-        assert "(8 reasoning)" in screen_text(app)
+        await until(pilot, lambda: "(8 reasoning)" in screen_text(app))
         before = app.answers.figures.origins
         await app.actions.conversations.open(1)
-        assert "(8 reasoning)" in screen_text(app)
+        await until(pilot, lambda: "(8 reasoning)" in screen_text(app))
         assert app.answers.figures.origins == before
 
 
