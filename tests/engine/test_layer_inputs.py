@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from engine.test_heads import PROMPT as HEADS_PROMPT
+from engine.test_heads import exact_shares
 from scripts.support.tiny_gguf.drafts import CASES, DRAFT_LENGTH, PROMPT, write_case
 from specchat.decoding.proposal import DraftToken
 from specchat.drafting.head_drafter import HeadDrafter
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.llama.hidden_state_feed import HiddenStateFeed
+from specchat.options.declarations import Sampling
 
 EXACT: dict[str, Any] = {
     "ctx": 512,
@@ -144,3 +149,27 @@ def test_candidates_of_a_lattice_become_branches(folder: Path) -> None:
         plain = tokens_of(engine, [40, 75, 111], drafter="none")
         assert tokens_of(engine, [40, 75, 111], draft_length=3, draft_tree=14) == plain
         assert engine.stats.nodes > engine.stats.drafted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["qwen3 with DFlash 2", "qwen3 with DSpark"])
+def test_three_tokens_together_are_distributed_as_the_target_has_them(
+    folder: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At temperature 1, where logits depend on the tokens before (false alarm 1e-4)."""
+    generator = np.random.default_rng(12)
+    monkeypatch.setattr("specchat.decoding.request.default_rng", lambda: generator)
+    options: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "min_p": 0.0, "top_k": 4}
+    with opened(write_case(folder, case, noise=0.2)) as engine:
+        shares = exact_shares(engine, Sampling(**options), 3)
+        counts = Counter(
+            tuple(tokens_of(engine, HEADS_PROMPT, max_tokens=3, draft_length=3, **options))
+            for _ in range(1000)
+        )
+    assert set(counts) <= set(shares)
+    likely = [each for each, share in shares.items() if share * 1000 >= 5]
+    seen = [counts[each] for each in likely]
+    expected = [1000 * shares[each] for each in likely]
+    seen.append(1000 - sum(seen))
+    expected.append(1000 - sum(expected))
+    assert stats.chisquare(seen, expected).pvalue > 1e-4
