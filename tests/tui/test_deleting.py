@@ -180,3 +180,41 @@ async def test_ctrl_z_brings_back_what_was_deleted_beside_a_text(tmp_path: Path)
         await pilot.press("x", "ctrl+z")
         await until(pilot, lambda: app.view.composer.text != "halfx")
         assert texts(app) == ["A question", "An answer."]
+
+
+async def test_an_answer_is_kept_though_another_program_deleted_its_chat(tmp_path: Path) -> None:
+    """It ends out of sight; brought back, the chat has all of it."""
+    path = tmp_path / "history.db"
+    script = Script(["one two three four five six seven eight"], hold=threading.Event())
+    app = chat(script, path)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: "one two" in screen_text(app))
+        await pilot.press("ctrl+n")
+        with Store(path) as store:
+            store.delete(1)
+        script.hold.set()  # type: ignore[union-attr]
+        await until(pilot, lambda: app.answers.current is None)
+        assert "Answered: Another chat" in notes(app)
+    with Store(path) as store:
+        store.restore(1)
+        tree = store.tree(1)
+        (answer,) = [message for message in tree.values() if message.role == "assistant"]
+    assert (answer.text, answer.finish) == (script.answers[0], "stop")
+
+
+async def test_a_chat_is_not_deleted_while_its_answer_is_raced(tmp_path: Path) -> None:
+    """What is asked next would be deleted with it."""
+    script = Script(["one two three four five six seven eight"], hold=threading.Event())
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        script.hold.set()  # type: ignore[union-attr]
+        await say(pilot, "Count")
+        script.hold.clear()  # type: ignore[union-attr]
+        await pilot.press("f7")
+        await until(pilot, lambda: app.answers.current is not None)
+        await app.actions.conversations.delete(1)
+        await pilot.pause()
+        assert not isinstance(app.screen, ConfirmScreen)
+        assert "Still answering" in notes(app)
+        script.hold.set()  # type: ignore[union-attr]

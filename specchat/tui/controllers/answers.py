@@ -1,6 +1,7 @@
 """Answers: sending requests, streaming, stopping, storing; no Textual here."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -171,13 +172,13 @@ class Answers:
         figures = writing.statistics(pair.name, facts.draft if facts else None)
         if writing.stored.schema:
             figures[UNFINISHED] = unfinished_place(writing.parts.text)
+        steps = self._known_steps(writing) if has_arrived else None
+        self._conversations.finish(writing.stored, writing.parts, finish, figures, steps)
         if writing.display is None:
             self._report_elsewhere(writing, reason)
         else:
             words = (reason,) if reason else self.line_below(finish, figures)
             writing.display.say(*words, has_failed=bool(reason))
-        steps = self._known_steps(writing) if has_arrived else None
-        self._conversations.finish(writing.stored, writing.parts, finish, figures, steps)
         saved_before = writing.before.get("saved_s") or 0.0  # counted when that part ended
         saved_s = figures["saved_s"] - saved_before
         self._gains.count(writing.figures, self._options.drafting, saved_s)
@@ -189,8 +190,9 @@ class Answers:
 
     def _report_elsewhere(self, writing: Writing, reason: str) -> None:
         """Say that an answer has ended in a conversation that is not open."""
-        number, store = writing.conversation, self._conversations.store
-        title = store.conversation(number).title if number is not None else ""
+        title = "Another chat"
+        with suppress(SpecchatError):  # another process may have deleted it, or use the store
+            title = self._conversations.store.conversation(writing.conversation or 0).title
         if reason:
             self._view.report(f"{title}: {reason}")
         else:
@@ -217,10 +219,10 @@ class Answers:
             options["begun"] = writing.begun
         elif (turn := writing.parts.turn) is not None:
             turns.append(turn)
-        self.current = writing
+        self.current, writing.conversation = writing, self._conversations.number
         if writing.message is not None:
             writing.stored = tree[writing.message]
-            writing.conversation, writing.figures = self._conversations.number, self.figures
+            writing.figures = self.figures
             writing.sampling = only_sampling(options)
             writing.temperature = options.get("temperature", self._options.temperature)
             self.figures.begin()
@@ -252,11 +254,11 @@ class Answers:
 
     def _explain(self, writing: Writing, error: SpecchatError) -> str:
         """Return an error as text; for a prompt that does not fit, add how to make room."""
-        message = self._conversations.tree.get(writing.message or 0)
-        if writing.begun and message and message.schema and isinstance(error, InvalidOption):
+        has_schema = bool(writing.stored and writing.stored.schema)
+        if writing.begun and has_schema and isinstance(error, InvalidOption):
             # the steps show what the model itself would write there
             return f"The schema does not allow that token there. {self._key_of('steps')} has others"
-        if not isinstance(error, ContextFull):
+        if not isinstance(error, ContextFull) or self.here is not writing:
             return str(error)
         ways = (
             f"Select the question and press e to edit it, {self._key_of('new')} starts a new chat"
