@@ -65,7 +65,7 @@ async def test_unloading_frees_the_memory_and_the_next_question_is_answered() ->
         await until(pilot, lambda: not psutil.pid_exists(pid))
         assert engine.held_bytes() == 0
         assert resident_bytes() < before - (50 << 20)
-        assert header_text(app).endswith("demo · unloaded")
+        assert "demo · unloaded" in header_text(app)
         assert "The next question loads demo again." in status(app)
         await say(pilot, "And now?")
         assert app.conversations.branch[-1].finish == "stop"
@@ -90,7 +90,7 @@ async def test_an_idle_pair_is_unloaded_once_its_minutes_are_over(clock: Clock) 
         assert app.pair_controller.facts is not None
         clock.now += 20
         await until(pilot, lambda: script.num_closed == 1)
-        assert header_text(app).endswith("unloaded")
+        assert "unloaded" in header_text(app)
         assert status(app).startswith("Unloaded after 5 min without a question.")
         await say(pilot, "Third")
         assert script.num_loads == 2
