@@ -14,18 +14,19 @@ from typing import Any
 from specchat.errors import InvalidOption, TemplateError
 from specchat.formats.call_format import CallFormat
 from specchat.formats.chat_message import ChatMessage
-from specchat.formats.generic_calls import GENERIC, calls_as_text, with_tools
+from specchat.formats.generic_calls import GENERIC, calls_as_text, description_of_tools
 from specchat.formats.marks import Marks, State
 from specchat.formats.messages import (
-    SYSTEM_ROLES,
     alternating,
     asked_before_call,
     checked,
     checked_tools,
     checked_variables,
+    has_system,
     leaves_out_system,
     with_object,
     with_one_system,
+    with_system,
     with_text,
     without_system,
 )
@@ -34,8 +35,8 @@ from specchat.options.declarations import AUTO_THINK, THINK_NUMBER, think_values
 
 BLOCKS = "blocks"
 """The `reasoning_field` of templates that take reasoning as a typed part of the content."""
-MADE_UP = "Qx7 made up"
-"""A question that is sure not to occur in any template."""
+MADE_UP, MADE_UP_SYSTEM = "Qx7 made up", "Qx8 made up"
+"""A question and a system prompt that are sure not to occur in any template."""
 GENERATIONS: dict[str, str] = {}
 """A cache of generation prompts, by template and variables."""
 MAX_GENERATIONS = 32
@@ -152,6 +153,7 @@ class ChatFormat:
         think: str,
         tools: Sequence[Mapping[str, Any]] = (),
         variables: Mapping[str, Any] | None = None,
+        told: str = "",
         opens_answer: bool = True,
     ) -> RenderedPrompt:
         """Return a conversation as text; an answer at its end is left open for continuation.
@@ -159,7 +161,9 @@ class ChatFormat:
         Unless it `opens_answer`, no answer follows, and one at its end is over.
 
         The template gets `variables` beside its own. It also gets `tools` if it describes them and
-        shows calls; otherwise the system prompt describes them. Raises InvalidOption for a
+        shows calls; otherwise the system prompt describes them. What is `told` to the model is
+        added to the system prompt, too; where the conversation has none, to the one that the
+        template writes then. Raises InvalidOption for a
         malformed message, tool or variable or an unknown value of `think`, and TemplateError if the
         template fails or refuses the conversation.
         """
@@ -171,13 +175,16 @@ class ChatFormat:
         is_begun = opens_answer and messages[-1]["role"] == "assistant"
         begun = messages[-1] if is_begun else None
         kept = messages[:-1] if begun else messages
-        is_generic = self.calls.is_generic
+        is_generic, added = self.calls.is_generic, [told] if told else []
         if tools and self.roles.tools and not is_generic:
             given["tools"] = checked_tools(tools)
         elif tools:
-            kept = with_tools(kept, checked_tools(tools), self.calls.text)
+            added.append(description_of_tools(checked_tools(tools), self.calls.text))
             kept = calls_as_text(kept) if is_generic else kept
             notices += (CALLS_GENERIC if is_generic else TOOLS_DESCRIBED,)
+        if added:
+            usual = "" if has_system(kept) else self._usual_system_prompt(switched)
+            kept = with_system(kept, [usual, *added] if usual else added)
         text, moved = self._render(kept, given)
         generation = self._generation_prompt(kept, given)
         state = self.state_after(generation)
@@ -218,6 +225,22 @@ class ChatFormat:
             while len(GENERATIONS) > MAX_GENERATIONS:
                 GENERATIONS.pop(next(iter(GENERATIONS)), None)
         return GENERATIONS.get(key, "")
+
+    def _usual_system_prompt(self, given: Variables) -> str:
+        """Return the system prompt that the template writes where a conversation has none."""
+        asked: list[ChatMessage] = [{"role": "user", "content": MADE_UP}]
+        try:
+            usual, _ = self._render(asked, given)
+            told, is_moved = self._render(
+                [{"role": "system", "content": MADE_UP_SYSTEM}, *asked], given
+            )
+        except TemplateError:
+            return ""
+        begin, found, end = told.partition(MADE_UP_SYSTEM)
+        is_around = bool(found) and usual.startswith(begin) and usual.endswith(end)
+        if is_moved or not is_around or len(usual) <= len(begin) + len(end):
+            return ""
+        return usual[len(begin) : len(usual) - len(end)].strip()
 
     def _think_variables(self, think: str) -> tuple[Variables, tuple[str, ...]]:
         """Return the template variables for a value of `--think`, and notices for the user."""
@@ -270,15 +293,15 @@ class ChatFormat:
         """
         if not self.roles.later_system:
             messages = with_one_system(messages)
-        has_system = bool(messages) and messages[0]["role"] in SYSTEM_ROLES
+        is_told = has_system(messages)
         has_calls = any(
             "tool_calls" in message or message["role"] == "tool" for message in messages
         )
         if has_calls and not (self.roles.calls and self.roles.tool):
             messages, has_calls = calls_as_text(messages), False
-        if not has_system or self.roles.system:
+        if not is_told or self.roles.system:
             yield messages, False
-        if has_system:
+        if is_told:
             yield without_system(messages), True
         if has_calls:
             yield from self._forms(calls_as_text(messages))

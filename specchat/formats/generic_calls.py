@@ -24,7 +24,7 @@ from specchat.formats.call_format import (
     CallText,
 )
 from specchat.formats.chat_message import ChatMessage
-from specchat.formats.messages import with_object, with_system
+from specchat.formats.messages import with_object
 
 BEGIN, END = "<tool_call>", "</tool_call>"
 RESULT = "<tool_response>\n{}\n</tool_response>"
@@ -47,12 +47,10 @@ To call a function, answer only with its name and arguments, written like this:
 {}"""
 
 
-def with_tools(
-    messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]], text: CallText
-) -> list[ChatMessage]:
-    """Return a conversation whose system prompt describes tools, and the text of calls."""
+def description_of_tools(tools: Sequence[Mapping[str, Any]], text: CallText) -> str:
+    """Return the part of a system prompt that describes tools, and the text of calls."""
     listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
-    return with_system(messages, DESCRIPTION.format(listed, _shown(text)))
+    return DESCRIPTION.format(listed, _shown(text))
 
 
 def _shown(text: CallText) -> str:

@@ -95,7 +95,7 @@ def leaves_out_system(messages: Sequence[ChatMessage], text: str) -> bool:
 
     Only its longest run of words is searched for, because a template may escape other characters.
     """
-    if not messages or messages[0]["role"] not in SYSTEM_ROLES:
+    if not has_system(messages):
         return False
     longest = max(re.findall(r"[\w ]+", messages[0]["content"]), key=len, default="")
     return longest.strip() not in text
@@ -119,12 +119,17 @@ def _is_system(message: ChatMessage) -> bool:
     return message["role"] in SYSTEM_ROLES
 
 
-def with_system(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
-    """Return a conversation with a text at the end of its system prompt, or as a new one."""
-    if not messages or not _is_system(messages[0]):
-        return [{"role": "system", "content": text}, *messages]
+def has_system(messages: Sequence[ChatMessage]) -> bool:
+    """Return whether a conversation begins with a system prompt."""
+    return bool(messages) and _is_system(messages[0])
+
+
+def with_system(messages: Sequence[ChatMessage], texts: Sequence[str]) -> list[ChatMessage]:
+    """Return a conversation with texts at the end of its system prompt, or as a new one."""
+    if not has_system(messages):
+        return [{"role": "system", "content": "\n\n".join(texts)}, *messages]
     first, *rest = messages
-    return [{**first, "content": f"{first['content']}\n\n{text}"}, *rest]
+    return [{**first, "content": "\n\n".join([first["content"], *texts])}, *rest]
 
 
 def without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:

@@ -1,8 +1,7 @@
 """A conversation as tokens, by the model's chat template."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from specchat.chat.newest_turns import newest_turns
 from specchat.constraints.answer_start import AnswerStart
@@ -10,17 +9,16 @@ from specchat.errors import ContextFull, InvalidOption, TemplateError
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.chat_message import ChatMessage
 from specchat.formats.families import format_of
-from specchat.formats.messages import checked, with_objects, with_system
+from specchat.formats.messages import checked, with_objects
 from specchat.formats.template import ADVICE
 from specchat.llama.context import count_common
 from specchat.llama.model import Model
 from specchat.options.declarations import AUTO_THINK
 from specchat.prompts.prompt_room import PromptRoom
 from specchat.prompts.quoted_names import QuotedNames, texts_in
-from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.answer_request import ChatRequest
 from specchat.structured.structure_prompt import description_of
 
-Request = TypeVar("Request", bound=AnswerRequest)
 QUESTION: ChatMessage = {"role": "user", "content": "."}
 """A placeholder for the user's next question."""
 
@@ -44,17 +42,6 @@ def chat_format(model: Model) -> ChatFormat:
         raise InvalidOption(f"{model.header.name} has no chat template: {ADVICE}")
     vocabulary = model.vocabulary
     return format_of(template, vocabulary.special_text("bos"), vocabulary.special_text("eos"))
-
-
-def described(request: Request) -> Request:
-    """Return a request whose system prompt describes the structure of the answer to the model."""
-    structure = request.structure
-    if structure is None or not structure.is_shown or not isinstance(request, ChatRequest):
-        return request
-    messages = with_system(request.messages, description_of(structure))
-    num_new = len(messages) - len(request.messages)
-    pinned = [index + num_new for index in request.pinned]
-    return replace(request, messages=messages, pinned=pinned)
 
 
 def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
@@ -149,7 +136,11 @@ def _text_of(
     *,
     opens_answer: bool = True,
 ) -> PromptText:
-    """Return a conversation as tokens, with the other fields of a request."""
+    """Return a conversation as tokens, with the other fields of a request.
+
+    The system prompt describes the structure of the answer to the model.
+    """
+    structure = request.structure
     return _rendered(
         model,
         messages,
@@ -157,6 +148,7 @@ def _text_of(
         think=request.think,
         tools=request.offered_tools,
         variables=request.variables,
+        told=description_of(structure) if structure is not None and structure.is_shown else "",
         opens_answer=opens_answer,
     )
 
@@ -168,19 +160,21 @@ def _rendered(
     think: str,
     tools: Sequence[Mapping[str, Any]] = (),
     variables: Mapping[str, Any] | None = None,
+    told: str = "",
     room: PromptRoom | None = None,
     opens_answer: bool = True,
 ) -> PromptText:
     """Return a conversation as tokens; names of special tokens in its messages stay text."""
     form, vocabulary = chat_format(model), model.vocabulary
     whole = [with_objects(message) for message in checked(messages)]
-    texts = texts_in([whole, tools, variables or {}])
+    texts = texts_in([whole, tools, variables or {}, told])
     quoted = QuotedNames(vocabulary, form.template, texts, room or PromptRoom(vocabulary))
     rendered = form.prompt(
         quoted.hidden(whole),
         think=think,
         tools=quoted.hidden(list(tools)),
         variables=quoted.hidden_everywhere(variables or {}),
+        told=quoted.hidden_everywhere(told),
         opens_answer=opens_answer,
     )
     text, bos = rendered.text, vocabulary.bos()

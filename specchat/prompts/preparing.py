@@ -16,7 +16,6 @@ from specchat.prompts.chat_text import (
     after_aside,
     closed_text,
     conversation_text,
-    described,
     earlier_answers,
     num_shared,
 )
@@ -54,7 +53,6 @@ class Preparation:
 
         Raises InvalidOption for what cannot be followed, TemplateError if rendering fails.
         """
-        request = described(request)
         begun = _begun_tokens(self._model.vocabulary, request.begun)
         if request.replay:
             require_known(self._model.vocabulary, request.replay.tokens)
@@ -87,7 +85,7 @@ class Preparation:
         """Return where a prompt's first answer begins and where its last one ends, or twice 0."""
         if not isinstance(request, ChatRequest):
             return 0, 0
-        return earlier_answers(self._model, described(request), tokens)
+        return earlier_answers(self._model, request, tokens)
 
     def check(self, request: AnswerRequest) -> int:
         """Return the number of tokens that a request's prompt has.
@@ -101,12 +99,12 @@ class Preparation:
 
     def render_closed(self, request: ChatRequest) -> list[int]:
         """Return the tokens of a conversation after which no answer begins; raises as `prepare`."""
-        return closed_text(self._model, described(request), self._room).tokens
+        return closed_text(self._model, request, self._room).tokens
 
     def render(self, request: AnswerRequest) -> list[int]:
         """Return the tokens of a request's prompt. Raises what `prepare` does."""
         begun = _begun_tokens(self._model.vocabulary, request.begun)
-        return self._text(described(request), len(begun)).tokens
+        return self._text(request, len(begun)).tokens
 
     def fill(self, gap: Gap) -> list[int]:
         """Return the tokens of a prompt that asks for a gap to be filled.
@@ -146,7 +144,6 @@ class Preparation:
 
         Raises what `prepare` does.
         """
-        request = described(request)
         model, capacity, content = self._model, self._capacity, request.messages[-1]["content"]
         try:
             self._room.require(content)

@@ -76,6 +76,25 @@ def test_the_system_prompt_describes_tools_that_the_template_leaves_out() -> Non
     assert without.notices == ()
 
 
+@pytest.mark.parametrize("usual", ["You are Small.", "You are\nSmall, made in {{ 'May' }}."])
+def test_the_templates_own_system_prompt_stays(usual: str) -> None:
+    """Before what the model is told; one of the conversation takes its place as ever."""
+    own = usual.replace("{{ 'May' }}", "May")
+    form = format_of(
+        "{% if messages[0].role != 'system' %}<system>" + usual + "<end>{% endif %}" + PLAIN
+    )
+    described = form.prompt(ASKED, think="auto", tools=[FIND]).text
+    told = form.prompt(ASKED, think="auto", told="Answer briefly.").text
+    both = form.prompt(
+        [{"role": "system", "content": "Hi."}, *ASKED], think="auto", tools=[FIND], told="Briefly."
+    ).text
+
+    assert described.startswith(f"<system>{own}\n\n# Tools\n")
+    assert told == f"<system>{own}\n\nAnswer briefly.<end><user>Where?<end><assistant>"
+    assert both.startswith("<system>Hi.\n\nBriefly.\n\n# Tools\n")
+    assert own not in both
+
+
 def test_a_template_without_a_system_role_has_the_tools_before_the_question() -> None:
     """As it has system prompts; both are said."""
     prompt = format_of(REFUSING).prompt(ASKED, think="auto", tools=[FIND])
