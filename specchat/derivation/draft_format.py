@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from specchat.derivation.draft_network import Shape
     from specchat.derivation.head_network import HeadShape
 
-TARGETS = frozenset({"llama", "qwen3", "qwen3moe", "qwen35", "qwen35moe", "gpt-oss"})
+TRAINABLE = frozenset({"llama", "qwen3", "qwen3moe", "qwen35", "qwen35moe", "gpt-oss"})
 """Architectures of targets for which a head can be trained."""
 DRAFT_SHARE, HEAD_SHARE = 0.14, 0.16
 """The size of a draft and of a head: bytes that a pass reads, as a share of the target's.
@@ -92,7 +92,7 @@ def can_have_head(header: Header) -> bool:
     has_tensors = {EMBEDDING, NORM} <= header.tensors.keys()
     is_usual = min(sizes) > 0 and width % BLOCK == sizes[3] % BLOCK == heads % max(1, shared) == 0
     is_deep = header.num_layers >= LEAST_LAYERS and not header.num_heads
-    return header.architecture in TARGETS and is_deep and is_usual and has_tensors and readable
+    return header.architecture in TRAINABLE and is_deep and is_usual and has_tensors and readable
 
 
 def head_layers(header: Header) -> tuple[int, int, int]:

@@ -1,7 +1,7 @@
 """Log probabilities of tokens, as OpenAI's APIs have them: the model's own, before sampling."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from specchat.decoding.chunk import Alternative, Chunk
@@ -12,14 +12,19 @@ LEAST = -9999.0
 
 def chat_logprobs(chunks: Sequence[Chunk], num_top: int) -> dict[str, Any]:
     """Return the `logprobs` of steps in the chat API."""
-    content: list[dict[str, Any]] = []
-    for chunk in chunks:
-        for token, likely in zip(chunk.tokens, chunk.alternatives, strict=False):
-            own = next(each for each in likely if each[0] == token)
-            content.append(
-                {**_entry(own), "top_logprobs": [_entry(each) for each in likely[:num_top]]}
-            )
+    content = [
+        {**_entry(own), "top_logprobs": [_entry(each) for each in likely[:num_top]]}
+        for own, likely in _written(chunks)
+    ]
     return {"content": content, "refusal": None}
+
+
+def native_logprobs(chunks: Sequence[Chunk], num_top: int) -> list[dict[str, Any]]:
+    """Return llama-server's `completion_probabilities` of steps, which name tokens by ids, too."""
+    return [
+        {**_with_id(own), "top_logprobs": [_with_id(each) for each in likely[:num_top]]}
+        for own, likely in _written(chunks)
+    ]
 
 
 def log_of(probability: float) -> float:
@@ -33,15 +38,15 @@ def _entry(alternative: Alternative) -> dict[str, Any]:
     return {"token": text, "logprob": log_of(probability), "bytes": list(data)}
 
 
-def native_logprobs(chunks: Sequence[Chunk], num_top: int) -> list[dict[str, Any]]:
-    """Return llama-server's `completion_probabilities` of steps, which name tokens by ids, too."""
-    found: list[dict[str, Any]] = []
+def _with_id(alternative: Alternative) -> dict[str, Any]:
+    return {"id": alternative[0], **_entry(alternative)}
+
+
+def _written(chunks: Sequence[Chunk]) -> Iterator[tuple[Alternative, Sequence[Alternative]]]:
+    """Yield each token of steps, and the likely ones in its place."""
     for chunk in chunks:
         for token, likely in zip(chunk.tokens, chunk.alternatives, strict=False):
-            entries = [{"id": each[0], **_entry(each)} for each in likely]
-            own = next(entry for entry in entries if entry["id"] == token)
-            found.append({**own, "top_logprobs": entries[:num_top]})
-    return found
+            yield next(each for each in likely if each[0] == token), likely
 
 
 class TextLogprobs:
@@ -67,10 +72,8 @@ class TextLogprobs:
 
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Add the tokens of steps."""
-        for chunk in chunks:
-            for token, likely in zip(chunk.tokens, chunk.alternatives, strict=False):
-                text = next(each for each in likely if each[0] == token)[1]
-                self._add(token, text, likely)
+        for (token, text, _), likely in _written(chunks):
+            self._add(token, text, likely)
 
     def following(self, chunks: Sequence[Chunk]) -> "TextLogprobs":
         """Return the log probabilities of steps alone, which follow those added so far."""
