@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from specchat.gguf.split_files import split_names
+from specchat.gguf.split_files import size_with_parts
 from specchat.hub.cache import find_present, paths_on_disk
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference
@@ -91,10 +91,4 @@ class Entry:
 
     @property
     def _own_sizes(self) -> list[int]:
-        return [_size(file) for file in self.files if isinstance(file, Path)]
-
-
-def _size(path: Path) -> int:
-    """Return the size of a file with the parts it is split into, 0 if it is missing."""
-    parts = [path.with_name(name) for name in split_names(path.name)]
-    return sum(part.stat().st_size for part in parts if part.is_file())
+        return [size_with_parts(file) for file in self.files if isinstance(file, Path)]

@@ -130,13 +130,20 @@ def _start_answer(
 
 
 def _with_notices(engine: Engine, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Yield chunks; print the notices before the first one, but what is not valid at the end."""
+    """Yield chunks; print notices before the first one, and those that came later at the end."""
+    said = set[str]()
+
+    def say_new() -> None:
+        for notice in engine.stats.notices:
+            if notice != engine.stats.invalid_reason and notice not in said:
+                say(notice)
+                said.add(notice)
+
     for number, chunk in enumerate(chunks):
         if number == 0:
-            for notice in engine.stats.notices:
-                if notice != engine.stats.invalid_reason:
-                    say(notice)
+            say_new()
         yield chunk
+    say_new()
 
 
 class AnswerPainter:

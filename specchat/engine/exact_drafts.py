@@ -100,6 +100,8 @@ def way_of(pair: LoadedPair) -> str:
         f"KV cache in {shape.cache_type}",
         f"{depth} tokens deep",
     ]
+    if shape.flash and not plan.is_on_gpus:  # it adds up as many parts of a text as threads
+        parts.append(f"{pair.num_threads} threads")
     if plan.gpu_layers and pair.gpus:
         parts.append(f"{plan.gpu_layers} layers on {', '.join(pair.gpus)}")
     if plan.on_host:

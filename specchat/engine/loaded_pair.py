@@ -1,5 +1,6 @@
 """A pair in memory: its contexts, and the facts about it."""
 
+import platform
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -114,9 +115,10 @@ class LoadedPair:
         """Whether the number of threads is specchat's to change, and changes no bit of an answer.
 
         llama.cpp's flash attention on a CPU adds up as many parts of a long context as there are
-        threads.
+        threads. On ARM its kernels for two rows at once are used by the rows that a thread gets.
         """
-        is_on_cpu = not (self.uses_gpus or self.plan.is_on_gpus)
+        is_on_x86 = platform.machine().lower() in ("x86_64", "amd64")
+        is_on_cpu = is_on_x86 and not (self.uses_gpus or self.plan.is_on_gpus)
         return self.chooses_threads and is_on_cpu and not self.context.shape.flash
 
     def use_threads(self, count: int) -> None:

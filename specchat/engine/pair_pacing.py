@@ -121,8 +121,7 @@ class PairPacing:
     def is_settled(self) -> bool:
         """Whether the passes of both models were measured."""
         knows_draft = self.knowledge.costs_of(self._origin).is_known
-        is_known = self.knowledge.target.is_known and (knows_draft or not self._pair.draft_context)
-        return is_known and not self._times
+        return self.knowledge.target.is_known and (knows_draft or not self._pair.draft_context)
 
     @property
     def _origin(self) -> str:
@@ -145,7 +144,7 @@ class PairPacing:
                 lengths, prepare = HEAD_LENGTHS, partial(_let_states_wait, pair.context, draft)
             costs = self.knowledge.costs_of(self._origin)
             measured.append((self._origin, draft, costs, lengths, 1, prepare))
-        unknown = [entry for entry in measured if not entry[2].is_known or entry[0] in self._times]
+        unknown = [entry for entry in measured if not entry[2].is_known]
         for number, (name, context, costs, lengths, most_rows, prepare) in enumerate(unknown):
 
             def on_share(share: float, done: int = number) -> None:
@@ -159,7 +158,11 @@ class PairPacing:
                 context, costs, size, *limits, on_share, prepare, times, repeats
             )
             if is_measured and name == TARGET:
-                measure_plain(context, costs, size, partial(on_share, 1.0))
+                try:
+                    measure_plain(context, costs, size, partial(on_share, 1.0))
+                except BaseException:  # stopped: nothing is known until all is, lest it be kept
+                    costs.begin_with({})
+                    raise
             del self._times[name]
             if not is_measured:  # the machine is busy: another time
                 continue

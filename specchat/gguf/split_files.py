@@ -25,6 +25,12 @@ def split_names(file: str) -> tuple[str, ...]:
     )
 
 
+def size_with_parts(path: Path) -> int:
+    """Return the size of a file with the parts it is split into, 0 if it is missing."""
+    parts = [path.with_name(name) for name in split_names(path.name)]
+    return sum(part.stat().st_size for part in parts if part.is_file())
+
+
 def parts_of(path: Path, metadata: Mapping[str, Value]) -> tuple[Path, ...]:
     """Return the files of the model that begins with a file, which are in the same folder.
 

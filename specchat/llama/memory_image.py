@@ -60,7 +60,7 @@ class MemoryImage:
         return self.data.size + sum(checkpoint.num_bytes for checkpoint in self.checkpoints)
 
     def thinned(self, most: int) -> "MemoryImage":
-        """Return this copy with at most some of its checkpoints."""
+        """Return this copy with at most `most` checkpoints, but never fewer than three."""
         return replace(self, checkpoints=tuple(spread(self.checkpoints, most)))
 
 

@@ -28,6 +28,7 @@ CROWDED, STILL_CROWDED = 0.55, 0.75
 make waits short and keep them short. Beside two threads on two processors, a program that wants a
 processor all the time gets 0.66 to 0.77 with long waits and 0.86 to 0.95 with short ones; a program
 that wants it 80 % of the time gets 0.39 to 0.48 and 0.55 to 0.69."""
+GIVING_WAY = "other programs are busy: decoding with fewer threads"
 NUM_WINDOWS = 2
 """Crowded windows in a row that change something; a single one may be a program starting."""
 
@@ -50,7 +51,7 @@ class ThreadWaits:
         self._most = self.num_threads = num_threads
         """With how many threads the next pass decodes."""
         self._use_threads = use_threads if num_threads > 1 else None
-        self._num_crowded = 0
+        self._num_crowded, self._is_judged = 0, False
         self._team: _SleepingTeam | None = None
         self._begin_window()
 
@@ -61,18 +62,15 @@ class ThreadWaits:
 
     @property
     def notice(self) -> str:
-        """What to say of threads that give way; empty if none does."""
-        if self.num_threads == self._most:
-            return ""
-        return (
-            f"other programs use the processors: {self.num_threads} of {self._most} threads decode"
-        )
+        """What to say where a window has shown that threads give way; empty if none does."""
+        return GIVING_WAY if self._is_judged and self.num_threads < self._most else ""
 
     def begin(self) -> None:
         """Begin an answer, with as many threads as other programs left processors before it.
 
-        Waits do not follow from that. If it is wrong, a window corrects it.
+        Waits do not follow from that. If it is wrong, a window corrects it, and nothing is said.
         """
+        self._is_judged = False
         num_too_many = self._num_too_many()
         if num_too_many is not None:
             is_crowded = num_too_many >= CROWDED
@@ -85,6 +83,7 @@ class ThreadWaits:
         if num_too_many is None:
             return
         self._begin_window()
+        self._is_judged = True
         has_changed = self.are_short or self.num_threads < self._most
         is_crowded = num_too_many >= (STILL_CROWDED if has_changed else CROWDED)
         self._num_crowded = self._num_crowded + 1 if is_crowded else 0

@@ -16,6 +16,7 @@ import numpy as np
 
 from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import LanguageModel
+from specchat.passes.exactness import UNBOUND
 
 LONGEST_COMPARED = 33
 COMPARED_LENGTHS = (2, 3, 4, 7, 8, 15, 16, LONGEST_COMPARED)
@@ -104,23 +105,25 @@ def text_of(model: ComparedModel, start: int, stop: int) -> list[int]:
 
 def longest_here(
     model: ComparedModel, most: int, deadline: float, on_pass: Callable[[], None]
-) -> tuple[int, bool]:
+) -> tuple[int, int]:
     """Return the longest pass, up to `most`, whose logits are those of single tokens.
 
     So are the logits of the token after it, and those of all shorter passes; 1 means that no pass
     over several tokens is exact. Passes are made after the present memory, the shortest first: what
-    is not reached counts as inexact, and then the second value is False. `on_pass` is called before
-    each.
+    is not reached counts as inexact. The second value is the longest pass that may be exact, as all
+    longer ones were found inexact; UNBOUND if none was. `on_pass` is called before each.
     """
     depth, began = model.length, perf_counter()
     comparison = _Comparison(model, depth, on_pass)
     longest = comparison.longest(most, deadline)
+    bound = comparison.bound
     for number in range(1, NUM_TEXTS):
         if perf_counter() < began + (deadline - began) / 3:
             model.rollback(depth)
             further = _Comparison(model, depth + number * LONGEST_COMPARED, on_pass)
             longest = further.longest(longest, math.inf)
-    return longest, comparison.has_reached_all
+            bound = min(bound, further.bound)
+    return longest, bound
 
 
 class _Comparison:
@@ -136,18 +139,18 @@ class _Comparison:
         self._base = model.length
         self._tokens = text_of(model, first, first + LONGEST_COMPARED + 1)
         self._rows: list[Logits] = []
-        self.has_reached_all = True
+        self.bound = UNBOUND
 
     def longest(self, most: int, deadline: float) -> int:
         """Return the longest exact pass of up to `most` tokens that the time allows to prove."""
         proved = 1
         for length in (*[length for length in COMPARED_LENGTHS if length < most], most):
             if perf_counter() > deadline:
-                self.has_reached_all = False
                 return proved
             self._know(length + 1, proved)
             if not self._is_exact(0, length):
-                return min(proved, _below(length))
+                self.bound = min(proved, _below(length))
+                return self.bound
             proved = length
         for start in range(1, MAX_STARTS):
             for length in COMPARED_LENGTHS:
@@ -155,7 +158,7 @@ class _Comparison:
                 if length > min(proved, LONGEST_AT_STARTS) or perf_counter() > deadline:
                     break
                 if is_known and not self._is_exact(start, length):
-                    proved = min(proved, _below(length))
+                    self.bound = proved = min(proved, _below(length))
         return proved
 
     def _know(self, num_rows: int, proved: int) -> None:

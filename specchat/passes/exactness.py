@@ -1,8 +1,9 @@
 """How exact a model's passes are on this machine, and what that costs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MAX_ATTEMPTS = 3
+UNBOUND = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,13 +13,15 @@ class Exactness:
     `costs` says of passes, by their number of tokens, how many times as long exact ones take,
     as far as that is a choice and was timed. Exact kernels compute passes of up to `cheap` tokens
     in any answer (None: all), longer ones only where an answer must repeat. If the time was too
-    short, as on a busy machine, it is measured again: up to MAX_ATTEMPTS times.
+    short, as on a busy machine, it is measured again: up to MAX_ATTEMPTS times. Passes of more than
+    `bound` tokens were found inexact meanwhile.
     """
 
     longest: int
     costs: tuple[tuple[int, float], ...] = ()
     attempts: int = MAX_ATTEMPTS
     cheap: int | None = None
+    bound: int = UNBOUND
 
     @property
     def is_final(self) -> bool:
@@ -38,7 +41,9 @@ class Exactness:
 
     def after(self, earlier: "Exactness | None", *, is_complete: bool) -> "Exactness":
         """Return this result merged with an earlier one that lacked time."""
+        before = earlier or Exactness(1, attempts=0)
+        bound = min(before.bound, self.bound)
         if is_complete:
-            return self
-        attempts, longest = (earlier.attempts, earlier.longest) if earlier else (0, 1)
-        return Exactness(max(longest, self.longest), self.costs, attempts + 1, self.cheap)
+            return replace(self, longest=min(self.longest, bound), bound=UNBOUND)
+        longest = min(max(before.longest, self.longest), bound)
+        return Exactness(longest, self.costs, before.attempts + 1, self.cheap, bound)

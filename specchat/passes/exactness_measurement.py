@@ -16,7 +16,7 @@ from specchat.passes.exact_passes import (
     fill,
     longest_here,
 )
-from specchat.passes.exactness import Exactness
+from specchat.passes.exactness import UNBOUND, Exactness
 
 MOST_SECONDS = {"auto": 2.0, "on": 15.0}
 """How long passes of a new model are compared: what is not reached is not drafted with "on". With
@@ -38,6 +38,7 @@ class ExactnessMeasurement:
         """Prepare to measure; nothing is known yet."""
         self._exact, self._earlier, self.most_seconds = exact, earlier, most_seconds
         self._longest, self.has_compared_all = LONGEST_COMPARED, True
+        self._bound = UNBOUND
         self._costs: dict[int, float] | None = None
         self._num_done, self._spent = 0, 0.0  # of the parts, and of their seconds
 
@@ -80,7 +81,7 @@ class ExactnessMeasurement:
         if is_optional:
             is_complete &= bool(costs) or longest == 1
             cheap = longest_cheap(costs, longest) if self._exact == "auto" else None
-        found = Exactness(longest, tuple(costs.items()), cheap=cheap)
+        found = Exactness(longest, tuple(costs.items()), cheap=cheap, bound=self._bound)
         return found.after(self._earlier, is_complete=is_complete)
 
     def _compare(
@@ -91,8 +92,12 @@ class ExactnessMeasurement:
             most = min(self._longest, model.longest_draft + 1, self._kernels.longest_without())
             on_pass()
             if most > 1 and fill(model, depth, deadline):
-                most, is_all = longest_here(model, most, deadline, on_pass)
-                self.has_compared_all &= is_all
+                longest, bound = longest_here(model, most, deadline, on_pass)
+                self._bound = min(self._bound, bound)
+                self.has_compared_all &= longest == min(most, bound)
+                most = longest
+            elif most > 1:  # a hybrid reads too slowly
+                self.has_compared_all, most = False, 1
             self._longest = most
 
     def _time(

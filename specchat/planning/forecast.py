@@ -6,6 +6,7 @@ from pathlib import Path
 from specchat.errors import ModelWontLoad
 from specchat.gguf.header import Header
 from specchat.gguf.model_files import read_pair
+from specchat.gguf.split_files import size_with_parts
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Device, Machine, find_machine
 from specchat.planning.host_resources import total_bytes
@@ -76,7 +77,7 @@ def warning_of_disk(target: Path, draft: Path | None, options: LoadOptions) -> s
     machine = find_machine(options.workers)
     if machine.free is None or machine.gpus is None:
         return None
-    if target.stat().st_size < machine.free // 2:  # reading headers takes time
+    if size_with_parts(target) < machine.free // 2:  # reading headers takes time
         return None
     forecast = foresee(target, draft, options, machine)
     if forecast.fits or forecast.notice is None:  # without a notice it cannot be loaded at all

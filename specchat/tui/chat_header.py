@@ -1,7 +1,7 @@
 """The header, with what is open: title, model, context, then what else there is; no widgets.
 
-Each is a link to what it names. The order is the same on every screen; on a narrow one the parts
-get shorter before one is left out.
+The first three are links. The order is the same on every screen; on a narrow one the parts get
+shorter before one is left out.
 """
 
 from collections.abc import Sequence

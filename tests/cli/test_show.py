@@ -124,7 +124,7 @@ def test_states_to_go_back_in_a_text_are_shown(
     assert [each["kept"] for each in states] == [4, 32]
     assert states[0]["bytes"] > 1000
     (line,) = lines
-    assert re.search(r"a state takes [\d.]+ kB; 32 of a text are kept", line)
+    assert re.search(r"a state takes [\d.]+ kB; up to 32 are kept per conversation", line)
 
 
 def test_exact_drafts_are_shown_by_how_the_model_was_loaded(

@@ -16,7 +16,9 @@ from specchat.llama import tinyblas
 from specchat.llama.context import Context
 from specchat.llama.model import Model
 from specchat.options.declarations import LONGEST_DRAFT
+from specchat.passes import exact_passes
 from specchat.passes.exact_passes import LONGEST_COMPARED, NUM_COPIED
+from specchat.passes.exactness import Exactness
 from specchat.passes.exactness_measurement import ExactnessMeasurement
 from specchat.planning.context_shape import ModelOptions
 from tables import table
@@ -126,3 +128,32 @@ def test_without_time_nothing_is_proved(tiny: WriteModel, monkeypatch: pytest.Mo
     monkeypatch.setattr(tinyblas, "longest_without", lambda: LONGEST_DRAFT + 1)
     with context_of(tiny("llama")) as context:
         assert longest_exact(context, 0.0) == (1, False)
+
+
+def test_a_depth_that_is_not_reached_counts_as_inexact(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a hybrid, whose memory cannot be copied, reads too slowly to get there."""
+    monkeypatch.setattr(tinyblas, "longest_without", lambda: LONGEST_DRAFT + 1)
+    with context_of(tiny("llama")) as context:
+        assert longest_exact(context)[0] > 1
+        monkeypatch.setattr(context.rollback_kind, "repeat", lambda _: False)
+        prefill = context.prefill
+
+        def slow(tokens: Sequence[int]) -> None:
+            monkeypatch.setattr(exact_passes, "perf_counter", lambda: LONG * len(tokens))
+            prefill(tokens)
+
+        monkeypatch.setattr(context, "prefill", slow)
+        assert longest_exact(context) == (1, False)
+
+
+def test_what_was_found_inexact_stays_so() -> None:
+    """Where no attempt had time for all, and only a later one compared enough texts."""
+    first = Exactness(8).after(None, is_complete=False)
+    second = Exactness(3, bound=3).after(first, is_complete=False)
+
+    assert (first.longest, second.longest) == (8, 3)
+    assert Exactness(6).after(second, is_complete=False).longest == 3
+    assert Exactness(6).after(second, is_complete=True) == Exactness(3)
+    assert Exactness(2).after(first, is_complete=False).longest == 8

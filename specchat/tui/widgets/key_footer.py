@@ -41,9 +41,9 @@ class KeyFooter(Footer):
             self.call_after_refresh(self.on_resize)
 
     def on_resize(self) -> None:
-        """Hide the last keys if not all fit, rather than cutting one off."""
+        """Hide keys if not all fit, rather than cutting one off: those of the focus first."""
         room = self.size.width
-        for key in self.query(FooterKey):
+        for key in sorted(self.query(FooterKey), key=lambda key: _place(key) < 0):
             room -= cell_len(key.key_display) + cell_len(key.description) + KEY_GAP
             key.display = room >= 0
 

@@ -1,5 +1,6 @@
 """The strip above the composer: what speculation brings, in one line."""
 
+from textual.events import Click
 from textual.widgets import Static
 
 from specchat.tui.texts.figures import Figures
@@ -28,6 +29,7 @@ class Strip(Static):
         if self._shown is not None:
             self.show(*self._shown)
 
-    async def on_click(self) -> None:
-        """Open the panel."""
-        await self.run_action("app.panel")
+    async def on_click(self, event: Click) -> None:
+        """Open the panel, unless the click was on a link."""
+        if "@click" not in event.style.meta:
+            await self.run_action("app.panel")
