@@ -190,8 +190,8 @@ class ChatFormat:
         state = self.state_after(generation)
         goes_on = begun is not None and bool(begun["content"] or begun.get("reasoning_content"))
         if begun and goes_on:
-            added, state = self._unfinished_answer(begun, state, generation)
-            text += added
+            written, state = self._unfinished_answer(begun, state, generation)
+            text += written
         notice = SYSTEM_MOVED if moved else SYSTEM_LEFT_OUT if leaves_out_system(kept, text) else ""
         return RenderedPrompt(text, state, (*notices, *filter(None, [notice])), goes_on)
 

@@ -484,7 +484,7 @@ def test_check_shows_which_drafts_are_exact(
     shown: str,
 ) -> None:
     """Also where none is, on a build or a device that computes other bits in every batch."""
-    monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_: (longest, True))
+    monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_: (longest, longest))
     monkeypatch.setattr(exactness_measurement, "costs_here", lambda *_: {2: 1.21})
     monkeypatch.setattr(exactness_measurement, "longest_cheap", lambda _, longest: longest)
     monkeypatch.setattr(check, "try_out", lambda *_: None)  # which would measure it elsewhere

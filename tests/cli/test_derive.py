@@ -28,6 +28,7 @@ from specchat.derivation.gain import Costs
 from specchat.engine.api import Loading
 from specchat.gguf.origin import origin_of
 from specchat.gguf.reader import read_header
+from specchat.options.declarations import LONGEST_DRAFT
 from specchat.settings.sources import read_settings
 from specchat.sharing.engine_process import start_process
 from specchat.sharing.process_engine import try_out
@@ -150,7 +151,8 @@ def test_a_draft_that_does_not_pay_is_not_kept(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Unless it is asked for, and then it is never chosen by itself; nothing is left behind."""
-    dear = Costs([0.0, *(1e-3 * length for length in range(1, 34))], [1e-3] * 34)
+    lengths = range(1, LONGEST_DRAFT + 2)
+    dear = Costs([0.0, *(1e-3 * length for length in lengths)], [1e-3] * (1 + len(lengths)))
     monkeypatch.setattr(derived_files, "costs_of", lambda *_: dear)
     code, made, _ = run("derive", target, *QUICK)
     assert (code, made["kept"], made["path"]) == (0, False, None)

@@ -22,7 +22,7 @@ from specchat.llama.library import api
 from specchat.llama.rollback import Rollback
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.passes import exactness_measurement, learned_cache
-from specchat.passes.exactness import Exactness
+from specchat.passes.exactness import UNBOUND, Exactness
 from specchat.passes.learned_cache import LearnedCache
 from specchat.structured.structure import Structure
 
@@ -47,7 +47,7 @@ def tokens_of(engine: LocalEngine, drafter: str, **options: Any) -> list[int]:
 
 def claim(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     """Let every comparison find that passes of up to `longest` tokens are exact, and cheap."""
-    monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_: (longest, True))
+    monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_: (longest, longest))
     find_costs(monkeypatch, {2: 1.0, 4: 1.0, 8: 1.0, 16: 1.0})
 
 
@@ -216,7 +216,7 @@ def test_what_lacked_time_is_measured_again(
     """On a busy machine nothing may be proved at first; after three loads it is left at that."""
     path = shallow("llama", seed=42)
     drafts = []
-    for found in [(1, False), (5, False), (3, False), (33, True)]:
+    for found in [(1, UNBOUND), (5, UNBOUND), (3, UNBOUND), (33, 33)]:
         monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_, found=found: found)
         with loaded(path, exact="on", learn=True) as engine:
             drafts.append(engine.facts.exact_draft)

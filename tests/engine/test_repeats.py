@@ -105,7 +105,7 @@ def test_without_exact_drafts_a_seed_keeps_drafts_and_exact_answers_do_without(
     shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The statistics of the latter say why."""
-    monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_: (1, True))
+    monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_: (1, 1))
     path = shallow("llama")
     with LocalEngine(Loading(path, path, **USUAL)) as engine:
         assert engine.prepare(only_exactness=True)

@@ -255,7 +255,7 @@ def test_threads_change_where_that_changes_no_bit(
 ) -> None:
     """Flash attention adds up in another order, and a number that the user chose is kept."""
     monkeypatch.setattr("specchat.planning.host_resources.num_cores", lambda: 2)
-    texts, notices = [], []
+    texts, notices = list[list[int]](), list[bool]()
     for num_used in (0.0, 4.0):
         with LocalEngine(Loading(target=tiny("llama"), exact="off", **options)) as engine:
             world.seconds += 60

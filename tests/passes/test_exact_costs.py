@@ -66,7 +66,7 @@ def costs_of(
     """Return a function that times exact kernels where passes are exact up to some length."""
 
     def measured(longest: int, most_seconds: float) -> dict[int, float]:
-        monkeypatch.setattr(measurement, "longest_here", lambda *_: (longest, True))
+        monkeypatch.setattr(measurement, "longest_here", lambda *_: (longest, longest))
         monkeypatch.setitem(measurement.MOST_SECONDS, "on", 0.0)
         monkeypatch.setattr(measurement, "MOST_SECONDS_OF_COSTS", most_seconds)
         return dict(ExactnessMeasurement("on").run(context, tinyblas).costs)
@@ -96,7 +96,7 @@ def test_a_build_without_the_choice_has_no_costs(
 ) -> None:
     """Nothing is timed, and what was found exact costs nothing more."""
     monkeypatch.setattr(tinyblas, "is_optional", lambda: False)
-    monkeypatch.setattr(measurement, "longest_here", lambda *_: (7, True))
+    monkeypatch.setattr(measurement, "longest_here", lambda *_: (7, 7))
 
     assert ExactnessMeasurement("auto").run(context, tinyblas) == Exactness(7)
 

@@ -51,7 +51,7 @@ def test_where_no_draft_is_exact_the_fingerprint_promises_nothing(
     start_here: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exact answer, or one without drafts, repeats there; the former says why it drafts none."""
-    monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_: (1, True))
+    monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_: (1, 1))
     server = start_here(learn=False)
     reply = server.chat(QUESTION, **SEEDED, draft_length=3)
     assert reply["system_fingerprint"] is None

@@ -16,6 +16,8 @@ from specchat.hub.references import Reference
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.setup import Offer, PairChoice
+from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.strip import Strip
 from timed_steps import timed
 from tui.driving import agree, say, screen_text, until
 
@@ -131,6 +133,20 @@ async def test_a_draft_model_is_not_loaded_during_an_answer() -> None:
         assert is_advised()
         assert script.num_loads == 1
         script.hold.set()  # type: ignore[union-attr]
+
+
+async def test_a_click_on_the_strips_advice_does_not_open_the_panel_too() -> None:
+    """It takes the advice, and a click beside it opens the panel."""
+    app = chat(Script(["abcdefghijkl"]), other_drafts=lambda _: [INSTALLED])
+    async with app.run_test(size=(120, 30)) as pilot:
+        await slow_answer(pilot)
+        strip = app.query_one(Strip)
+        await until(pilot, lambda: "Ctrl+L" in str(strip.content))
+        await pilot.click(Strip, offset=(str(strip.content).index("Ctrl+L") + 1, 0))
+        await until(pilot, lambda: app.pair_controller.pair == OTHER)
+        assert not app.query_one(Panel).display
+        await pilot.click(Strip, offset=(1, 0))
+        await until(pilot, lambda: app.query_one(Panel).display)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from specchat.tui.texts.figures import Figures
 from specchat.wording import percent, rate_text
 
 SEPARATOR = " · "
-GAIN_WIDTH = 18
+GAIN_WIDTH = 16
 """Cells of most gains, so that what follows does not move once the gain is known."""
 
 
