@@ -7,7 +7,6 @@ from typing import Any
 UNITS = ("bytes", "kB", "MB", "GB")
 SAME_SPEED, FASTER, SLOWER = "same speed", " faster", " slower"
 SPEEDUP_TOLERANCE = 0.05
-SMALL_GAIN = 1.2
 """A speedup that differs from 1 by less than this is called the same speed."""
 NUM_ERRORS = 2.0
 """So is one that is within as many standard errors of it."""
@@ -77,16 +76,12 @@ def speedup_text(speedup: float, decimals: int = 1, *, error: float = 0.0) -> st
 
 
 def gain_text(speedup: float, error: float) -> str:
-    """Return a speedup with twice its standard error: "1.4x faster ±0.1", "27 % slower ±6 %".
-
-    A small one has two decimals: rounded to one, its error would reach beyond it.
-    """
-    decimals = 2 if speedup < SMALL_GAIN else 1
-    words, margin = speedup_text(speedup, decimals, error=error), NUM_ERRORS * error * speedup
+    """Return a speedup with twice its standard error: "1.4x faster ±0.1", "27 % slower ±6 %"."""
+    words, margin = speedup_text(speedup, error=error), NUM_ERRORS * error * speedup
     if not error or words == SAME_SPEED:
         return words
     if speedup > 1:
-        return f"{words} ±{max(10**-decimals, margin):.{decimals}f}"
+        return f"{words} ±{max(0.1, margin):.1f}"
     return f"{words} ±{percent(max(0.01, margin))}"
 
 

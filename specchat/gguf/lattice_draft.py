@@ -34,7 +34,9 @@ def why_unusable(header: Header) -> str | None:
             return f"{name} lacks its {size.replace('_', ' ')}"
     width = header.own("embedding_length")
     if width % header.own("conv_group_size") or width < count * (count + 1):
-        return f"{name} has a width of {width}, which does not fit its candidates and groups"
+        return (
+            f"{name} has a width of {width}, which its {count} candidates or its groups do not fit"
+        )
     drafted = header.tensors.get("d2t")
     num_drafted = drafted.num_values if drafted else num_tokens(header)
     if count > num_drafted or num_tokens(header) > LARGEST_ID:
