@@ -78,11 +78,23 @@ class Speedup(NamedTuple):
 
 @dataclass(slots=True)
 class Results:
-    """All answers measured so far, and the reasons for those left out."""
+    """All answers measured so far, and the reasons for those left out.
+
+    `too_long` has them by task and by the number of the prompt.
+    """
 
     runs: list[Run] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    too_long: dict[str, dict[int, str]] = field(default_factory=dict)
     is_complete: bool = False
+
+    @property
+    def skipped(self) -> list[str]:
+        """A line for each task with prompts that were left out: the first one's reason."""
+        lines = []
+        for task, (reason, *others) in ((task, of.values()) for task, of in self.too_long.items()):
+            more = f" (prompts left out: {1 + len(others)})" if others else ""
+            lines.append(f"{task}: {reason}{more}")
+        return lines
 
     def of(
         self, arm: Arm, task: str | None = None, temperature: float | None = None
@@ -133,7 +145,8 @@ class Results:
     def mean_rate(self, arm: Arm) -> float:
         """Return the geometric mean of an arm's decode rates over tasks and temperatures."""
         cells = {(run.task, run.temperature) for run in self.of(arm)}
-        return statistics.geometric_mean(self.decode_rate(arm, *cell) for cell in cells)
+        rates = [self.decode_rate(arm, *cell) for cell in cells]
+        return statistics.geometric_mean(rate for rate in rates if rate)
 
     def prompt_rate(self) -> float:
         """Return the prompt tokens processed per second, over all answers."""

@@ -3,6 +3,10 @@
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
+
+Prompt: TypeAlias = tuple[str, ...]
+"""The user's turns of a conversation, mostly one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +14,7 @@ class Task:
     """A kind of use, with prompts of which each round takes the next one."""
 
     name: str
-    prompts: tuple[str, ...]
+    prompts: tuple[Prompt, ...]
 
 
 _CONTENT = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -19,6 +23,6 @@ TEXTS: dict[str, str] = _CONTENT["texts"]
 
 
 TASKS = tuple(
-    Task(task["name"], tuple(prompt.format_map(TEXTS) for prompt in task["prompts"]))
+    Task(task["name"], tuple((prompt.format_map(TEXTS),) for prompt in task["prompts"]))
     for task in _CONTENT["tasks"]
 )

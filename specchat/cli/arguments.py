@@ -208,8 +208,12 @@ def _add_measuring(commands: Commands) -> None:
     help_text = "sampling temperature, repeatable (default: 0 and 0.8)"
     add_option(bench, DECODING["temperature"], default=None, help=help_text, action="append")
     _add(bench, "--task", "task, repeatable (default: all)", action="append", choices=BENCH_TASKS)
-    _add_count(bench, "--rounds", 3, "answers per task and temperature")
+    _add_count(bench, "--rounds", 3, "answers per task and temperature", default=None)
     _add_count(bench, "--max-tokens", 128, "tokens per answer")
+    help_text = "measure the prompts of Spec-Bench's question.jsonl instead; resumes after Ctrl+C"
+    _add(bench, "--spec-bench", help_text, type=Path, metavar="FILE")
+    help_text = "with --spec-bench: a sample of N prompts, evenly over its tasks"
+    _add_count(bench, "--limit", None, help_text)
     _add(bench, "--plot", "draw a chart: .svg or .png", type=Path, metavar="FILE")
     options = (*ANSWERED, *PROMPT, *NETWORK)
     help_text = "play plain and speculative decoding of one prompt side by side"
@@ -328,10 +332,14 @@ def _add_flag(parser: Parser, name: str, help_text: str) -> None:
     _add(parser, name, help_text, action="store_true")
 
 
-def _add_count(parser: Parser, flag: str, default: int, help_text: str) -> None:
+def _add_count(
+    parser: Parser, flag: str, shown: int | None, help_text: str, **changes: Any
+) -> None:
+    """Add an option for a count, whose default is the one that its help shows."""
     key = flag[2:].replace("-", "_")
-    rules: dict[str, Any] = {"minimum": 1, "main_type": int, "default": default}
-    add_option(parser, Option(help_text, key=key, flag=flag, **rules), default=default)
+    rules: dict[str, Any] = {"minimum": 1, "main_type": int, "default": shown}
+    option = Option(help_text, key=key, flag=flag, **rules)
+    add_option(parser, option, **{"default": shown, **changes})
 
 
 def _add_measured(parser: Parser, *keys: str) -> None:

@@ -3,18 +3,24 @@
 import argparse
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from specchat import __version__
+from specchat.bench.kept_runs import KeptRuns
 from specchat.bench.measurement import BenchmarkPlan, machine_record, measure
 from specchat.bench.plot import Bar, draw
-from specchat.bench.results import PLAIN, Arm, Results, Run
+from specchat.bench.results import PLAIN, Arm, Results, Run, Speedup
+from specchat.bench.spec_bench import read_spec_bench
 from specchat.bench.tasks import TASKS
+from specchat.chat.answer_statistics import AnswerTotals
 from specchat.cli.model_arguments import (
+    Answerer,
     chosen_answerer,
+    loading_of,
     open_answerer,
     show_loading,
     stopping_on_interrupt,
@@ -34,8 +40,15 @@ from specchat.errors import InvalidOption, SpecchatError
 from specchat.wording import percent, rate_text, speculation_line, speedup_range
 
 TEMPERATURES = (0.0, 0.8)
+SPEC_BENCH_TEMPERATURES = (0.0,)
+"""Those of Spec-Bench's own tables."""
 INTERVAL_HEADING = "95 % interval"
-HEADINGS = ("task", "temp", "plain t/s", "spec t/s", "speedup", INTERVAL_HEADING, "accepted")
+ROUNDS = 3
+HEADINGS = (
+    *("task", "temp", "plain t/s", "spec t/s", "speedup", INTERVAL_HEADING),
+    *("accepted", "per pass"),
+)  # fmt: skip
+OVERALL = "overall"
 MAX_POSITIONS = 12
 PASS_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 """The pass lengths, in tokens, whose cost the plot shows."""
@@ -50,17 +63,25 @@ def run(arguments: argparse.Namespace) -> int:
         if plot.suffix == ".png" and shutil.which("rsvg-convert") is None:
             raise InvalidOption(f"{plot}: install rsvg-convert for PNG, or name a .svg file")
     answerer = chosen_answerer(arguments)
+    kept = None
     with open_answerer(arguments, answerer, arm.drafter) as engine:
         if not engine.facts.chooses_drafter:
             plan = replace(plan, has_plain=False)
-        results = run_benchmark(engine, plan)
+        if arguments.spec_bench:
+            kept = _kept(arguments, answerer, plan)
+        results = run_benchmark(engine, plan, kept)
+    if kept and results.is_complete:
+        kept.delete()
+    elif kept:
+        say("the same command continues where this was stopped")
     if not plan.has_plain and results.runs:
         served = ServedReport(engine.facts, arm, results)
         print_result(arguments, served.as_record(), list(served.lines()))
         if arguments.plot:
             say("no chart: there is no plain decoding to compare with")
     elif results.ratios(arm):
-        report = _Report(answerer.name, engine.facts, arm, results)
+        more = "give a larger --limit" if arguments.spec_bench else "use --rounds 2 or more"
+        report = _Report(answerer.name, engine.facts, arm, results, more)
         print_result(arguments, report.as_record(), list(report.lines()))
         if arguments.plot:
             _write_plot(arguments.plot, report.plot())
@@ -71,12 +92,12 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE if results.is_complete else INTERRUPTED
 
 
-def run_benchmark(engine: Engine, plan: BenchmarkPlan) -> Results:
-    """Measure everything; Ctrl+C ends it early, with incomplete results."""
+def run_benchmark(engine: Engine, plan: BenchmarkPlan, kept: KeptRuns | None = None) -> Results:
+    """Measure everything that was not kept; Ctrl+C ends it early, with incomplete results."""
     results = Results()
     engine.prepare(show_loading)
     with stopping_on_interrupt(engine.stop) as is_interrupted, suppress(KeyboardInterrupt):
-        for results in measure(engine, plan, _show_measuring):  # noqa: B007  # only the last one is used
+        for results in measure(engine, plan, _show_measuring, kept):  # noqa: B007  # only the last one is used
             if is_interrupted():
                 break
     show_line()
@@ -98,8 +119,37 @@ def _plan(arguments: argparse.Namespace, arm: Arm) -> BenchmarkPlan:
     temperatures = arguments.temperature or TEMPERATURES
     if arm.drafter == PLAIN.drafter:
         raise InvalidOption("plain decoding is always measured: choose another --drafter")
-    tasks = [task for task in TASKS if not arguments.task or task.name in arguments.task]
-    return BenchmarkPlan([arm], tasks, temperatures, arguments.rounds, arguments.max_tokens)
+    if arguments.spec_bench is None:
+        if arguments.limit is not None:
+            raise InvalidOption("--limit samples the prompts of --spec-bench FILE: name the file")
+        tasks = [task for task in TASKS if not arguments.task or task.name in arguments.task]
+        rounds = arguments.rounds or ROUNDS
+        return BenchmarkPlan([arm], tasks, temperatures, rounds, arguments.max_tokens)
+    for flag, value in (("--task", arguments.task), ("--rounds", arguments.rounds)):
+        if value is not None:
+            raise InvalidOption(f"--spec-bench asks all its tasks' prompts once: leave {flag} out")
+    tasks = read_spec_bench(arguments.spec_bench, arguments.limit)
+    temperatures = arguments.temperature or SPEC_BENCH_TEMPERATURES
+    max_tokens = arguments.max_tokens
+    return BenchmarkPlan([arm], tasks, temperatures, None, max_tokens, ends_answers=True)
+
+
+def _kept(arguments: argparse.Namespace, answerer: Answerer, plan: BenchmarkPlan) -> KeptRuns:
+    """Return what was measured before in the same way, of the same files and prompts."""
+    subject: dict[str, Any] = {"version": __version__, "machine": machine_record()}
+    subject |= {"arms": [asdict(arm) for arm in plan.arms], "max_tokens": plan.max_tokens}
+    files = [arguments.spec_bench]
+    if answerer.pair is None:
+        subject["server"] = answerer.server
+    else:
+        (arm,) = plan.arms
+        subject["loading"] = asdict(loading_of(arguments, answerer.pair, arm.drafter))
+        files += [path for path in (answerer.pair.target, answerer.pair.draft) if path]
+    subject["files"] = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
+    kept = KeptRuns(subject, plan.all_arms)
+    if num_known := len(kept.runs) // len(plan.all_arms):
+        say(f"resuming after {num_known} comparisons; to begin anew, delete {kept.path}")
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +160,15 @@ class _Report:
     facts: EngineFacts
     arm: Arm
     results: Results
+    more_answers: str
+    """How to have more answers for each task measured."""
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the table and the conclusions below it."""
         cells = self.results.ratios(self.arm)
         yield self._heading()
         yield ""
-        yield from table_lines([HEADINGS, *(self._row(*cell) for cell in cells)])
+        yield from table_lines([HEADINGS, *(self._row(*cell) for cell in cells), self._overall()])
         yield ""
         yield from self._conclusions()
 
@@ -131,6 +183,12 @@ class _Report:
             "model": {"target": self.facts.target, "draft": self.facts.draft},
             "runs": [self._run_record(run) for run in self.results.runs],
             "speedup": {"all": speedup, "low": low, "high": high, "tasks": tasks},
+            "tokens_per_step": {
+                "all": self.results.totals(self.arm).tokens_per_step,
+                "tasks": {
+                    task: self.results.totals(self.arm, task).tokens_per_step for task in tasks
+                },
+            },
             "accepted_by_position": self.results.totals(self.arm).accepted_by_position,
             "relative_pass_costs": self.results.relative_costs(),
             "compared_at_temperature_0": compared,
@@ -156,26 +214,19 @@ class _Report:
         return f"{self.pair} on {device}, drafter {self.arm.name}"
 
     def _row(self, task: str, temperature: float) -> tuple[str, ...]:
+        rates = [self.results.decode_rate(arm, task, temperature) for arm in (PLAIN, self.arm)]
         found = self.results.speedup(self.arm, task, temperature)
-        accepted = self.results.totals(self.arm, task, temperature).acceptance_rate or 0.0
-        return (
-            task,
-            f"{temperature:g}",
-            *(f"{self.results.decode_rate(a, task, temperature):.1f}" for a in (PLAIN, self.arm)),
-            found.words(),
-            interval_text(found.low, found.high),
-            percent(accepted),
-        )
+        totals = self.results.totals(self.arm, task, temperature)
+        return (task, f"{temperature:g}", *_figures(rates, found, totals))
+
+    def _overall(self) -> tuple[str, ...]:
+        rates = [self.results.mean_rate(arm) for arm in (PLAIN, self.arm)]
+        found = self.results.speedup(self.arm)
+        return (OVERALL, "", *_figures(rates, found, self.results.totals(self.arm)))
 
     def _conclusions(self) -> Iterator[str]:
-        found = self.results.speedup(self.arm)
-        is_single = max(map(len, self.results.ratios(self.arm).values())) == 1
-        interval = (
-            "" if is_single else f" ({INTERVAL_HEADING}: {interval_text(found.low, found.high)})"
-        )
-        yield f"over all tasks: {found.words()}{interval}"
-        if is_single:
-            yield "a single round has no interval: use --rounds 2 or more"
+        if max(map(len, self.results.ratios(self.arm).values())) == 1:
+            yield f"a single answer has no interval: {self.more_answers}"
         *_, last = self.results.of(self.arm)
         yield speculation_line(last.stats["speculation"])
         yield f"prompts, not counted above: {rate_text(self.results.prompt_rate())}"
@@ -200,6 +251,17 @@ class _Report:
             "speedup": run.tokens_per_second / plain if plain else None,
             **run.stats,
         }
+
+
+def _figures(rates: Iterable[float], found: Speedup, totals: AnswerTotals) -> tuple[str, ...]:
+    """Return the cells that a task and all tasks together have."""
+    return (
+        *(f"{rate:.1f}" for rate in rates),
+        found.words(),
+        interval_text(found.low, found.high),
+        percent(totals.acceptance_rate or 0.0),
+        f"{totals.tokens_per_step or 0.0:.2f}",
+    )
 
 
 def _write_plot(path: Path, svg: str) -> None:

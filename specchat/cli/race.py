@@ -68,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> Race:
         else:
             show_line(f"answering: {engine.stats.generated_tokens} tokens")
 
-    usual = next(task.prompts[0] for task in TASKS if task.name == TASK)
+    usual = next(task.prompts[0][0] for task in TASKS if task.name == TASK)
     messages = asked(arguments, " ".join(arguments.prompt) or usual)
     with open_answerer(arguments, answerer) as engine:
         engine.prepare(show_loading)

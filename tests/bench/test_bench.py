@@ -19,7 +19,7 @@ from specchat.bench.results import PLAIN, Arm, Results, Run, speedup_of
 from specchat.bench.tasks import TASKS, TEXTS, Task
 
 AUTO = Arm()
-TWO = (Task("one", ("first", "second")), Task("two", ("third",)))
+TWO = (Task("one", (("first",), ("second",))), Task("two", (("third",),)))
 
 
 def states(
@@ -197,9 +197,9 @@ def test_different_answers_at_temperature_0_are_counted() -> None:
 def test_there_are_six_tasks_of_three_prompts() -> None:
     """All prompts differ; those for editing and summarising contain their text."""
     assert [task.name for task in TASKS] == ["chat", "code", "edit", "summary", "reasoning", "json"]
-    prompts = [prompt for task in TASKS for prompt in task.prompts]
+    prompts = [turn for task in TASKS for prompt in task.prompts for turn in prompt]
     assert len(set(prompts)) == len(prompts) == 18
-    lengths = {task.name: min(map(len, task.prompts)) for task in TASKS}
+    lengths = {task.name: min(len(turn) for (turn,) in task.prompts) for task in TASKS}
     assert lengths["edit"] > 2000
     assert lengths["chat"] < 300
 

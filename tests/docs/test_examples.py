@@ -33,6 +33,7 @@ MODELS: dict[str, dict[str, Any]] = {
 NETWORK = "needs a network"
 SKIPPED = {
     "git clone": NETWORK,
+    "curl -LO": NETWORK,
     "./scripts/specchat": "builds llama.cpp, with packages from a network",
     "specchat pull": NETWORK,
     "specchat ask --pair qwen3-4b": f"{NETWORK}, to pull the pair",
@@ -113,7 +114,7 @@ def environment(shared: Path, tmp_path: Path) -> Environment:
 
 @pytest.fixture
 def folder(shared: Path) -> Path:
-    """Return a work tree with a change in it, a pair of models, a schema and a grammar.
+    """Return a work tree with a change in it, a pair of models, a schema, a grammar, a prompt.
 
     It is always in the same place, as what is learned of a pair is kept by its path.
     """
@@ -126,6 +127,8 @@ def folder(shared: Path) -> Path:
     (folder / "list.gbnf").write_text('root ::= "- " [a-z]+ "\\n"', "utf-8")
     schema = {"type": "object", "properties": {"age": {"enum": [1, 2, 3]}}, "required": ["age"]}
     (folder / "dog.schema.json").write_text(json.dumps(schema), "utf-8")
+    question = {"question_id": 81, "category": "writing", "turns": ["Say hello."]}
+    (folder / "question.jsonl").write_text(json.dumps(question), "utf-8")
     for words in (["init", "-q"], ["add", "-N", "story.txt"]):
         subprocess.run(["git", *words], cwd=folder, check=True)
     return folder
