@@ -10,6 +10,8 @@ SPEEDUP_TOLERANCE = 0.05
 """A speedup that differs from 1 by less than this is called the same speed."""
 NUM_ERRORS = 2.0
 """So is one that is within as many standard errors of it."""
+FINE = 1.5
+"""Smaller speedups have two decimals: 1.06 would be "1.1x"."""
 LEAST_SAVED = 0.1
 """Seconds."""
 NOTABLE_COST = 1.01
@@ -64,24 +66,30 @@ def is_same_speed(speedup: float, error: float = 0.0) -> bool:
 
 
 def speedup_text(speedup: float, decimals: int = 1, *, error: float = 0.0) -> str:
-    """Return a speedup over plain decoding as "1.4x faster" or "27 % slower".
+    """Return a speedup over plain decoding as "2.4x faster", "1.36x faster" or "27 % slower".
 
-    What was measured over several rounds has two decimals. `error` is its relative standard error.
+    What is small or was measured over several rounds has two decimals. `error` is its relative
+    standard error.
     """
     if is_same_speed(speedup, error):
         return SAME_SPEED
     if speedup > 1:
-        return f"{speedup:.{decimals}f}x{FASTER}"
+        return f"{speedup:.{max(decimals, _decimals(speedup))}f}x{FASTER}"
     return f"{percent(1 - speedup)}{SLOWER}"
 
 
+def _decimals(speedup: float) -> int:
+    return 2 if speedup < FINE else 1
+
+
 def gain_text(speedup: float, error: float) -> str:
-    """Return a speedup with twice its standard error: "1.4x faster ±0.1", "27 % slower ±6 %"."""
+    """Return a speedup with twice its standard error: "1.36x faster ±0.05", "27 % slower ±6 %"."""
     words, margin = speedup_text(speedup, error=error), NUM_ERRORS * error * speedup
     if not error or words == SAME_SPEED:
         return words
     if speedup > 1:
-        return f"{words} ±{max(0.1, margin):.1f}"
+        decimals = _decimals(speedup)
+        return f"{words} ±{max(10**-decimals, margin):.{decimals}f}"
     return f"{words} ±{percent(max(0.01, margin))}"
 
 
@@ -206,7 +214,6 @@ READ_AGAIN = {
     "edited": "the text before changed",
     "forgotten": "no longer in memory",
     "seed": "so that the seed repeats",
-    "model": "new to this model",
 }
 """Why tokens of a prompt were read again, by the reason in `read_again` of an answer's figures."""
 

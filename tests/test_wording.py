@@ -11,6 +11,7 @@ from specchat.wording import (
     answer_line,
     drafting_text,
     duration_text,
+    gain_text,
     positions_text,
     size_text,
     speculation_line,
@@ -24,7 +25,9 @@ from tables import table
     ("speedup", "text"),
     [
         (3.56, "3.6x faster"),
-        (1.05, "1.1x faster"),
+        (1.5, "1.5x faster"),
+        (1.494, "1.49x faster"),
+        (1.06, "1.06x faster"),
         (1.04, "same speed"),
         (1.0, "same speed"),
         (0.96, "same speed"),
@@ -33,8 +36,25 @@ from tables import table
     ],
 )
 def test_a_speedup_is_a_factor_above_1_and_a_percentage_below(speedup: float, text: str) -> None:
-    """Differences of less than 5 % count as the same speed."""
+    """Differences of less than 5 % count as the same speed; a small one is not rounded away."""
     assert speedup_text(speedup) == text
+
+
+@table(
+    ("speedup", "error", "text"),
+    [
+        (2.42, 0.05, "2.4x faster ±0.2"),
+        (2.42, 0.01, "2.4x faster ±0.1"),
+        (1.36, 0.02, "1.36x faster ±0.05"),
+        (1.06, 0.01, "1.06x faster ±0.02"),
+        (1.06, 0.04, "same speed"),
+        (1.36, 0.0, "1.36x faster"),
+        (0.73, 0.04, "27 % slower ±6 %"),
+    ],
+)
+def test_a_gain_has_its_error_in_as_many_decimals(speedup: float, error: float, text: str) -> None:
+    """A small one is not rounded away, and within two errors of 1 it is the same speed."""
+    assert gain_text(speedup, error) == text
 
 
 @table(
@@ -111,7 +131,7 @@ def test_a_line_has_the_speedup_of_a_speculative_answer() -> None:
 
     assert answer_line(stats) == (
         "50.0 tokens/s · 30 tokens · 50 % of 40 draft tokens accepted · 3.00 tokens per target pass"
-        " · 1.4x faster"
+        " · 1.44x faster"
     )
 
 

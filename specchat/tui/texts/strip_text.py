@@ -14,7 +14,7 @@ from specchat.wording import percent, rate_text
 
 SEPARATOR = " · "
 GAIN_WIDTH = 16
-"""Cells of most gains, so that what follows does not move once the gain is known."""
+"""Cells of most gains, so that what follows does not move once an answer's gain is known."""
 
 
 def strip_line(figures: Figures, width: int, advice: str = "") -> Content:
@@ -38,7 +38,8 @@ def _forms(figures: Figures, advice: str) -> Iterator[Content]:
     gain = figure_words.gain_with_error(figures)
     stats = figures.statistics
     accepted = f"{percent(stats.acceptance_rate)} accepted" if stats.drafted else ""
-    fixed = Content.styled(f"{gain:<{GAIN_WIDTH}}" if accepted else gain, style)
+    may_move = not accepted or figures.is_counted
+    fixed = Content.styled(gain if may_move else f"{gain:<{GAIN_WIDTH}}", style)
     rests = [[fixed, Content(accepted)]]
     if reason := figure_words.off_reason(figures):
         rests.insert(0, [Content.styled(gain, style), Content.styled(reason, MUTED)])
