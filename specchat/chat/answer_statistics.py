@@ -27,6 +27,8 @@ RACE = "race"
 UNKNOWN = "-"
 NUM_MEASURED = 20
 """Answers that say how fast a pair is."""
+LEAST_READ = 64
+"""Tokens of prompts from which it is known how fast a pair reads."""
 MIN_MEASURED_SECONDS = 1.0
 """Seconds of decoding before anything is said of a pair's speed."""
 
@@ -128,6 +130,13 @@ def _summed(gains: Iterable[Gain]) -> Gain:
     error = hypot(*(gain.plain_s * gain.error for gain in sound)) / plain_s
     num_tokens = sum(gain.num_tokens for gain in sound)
     return Gain(judged(speedup, error), speedup, error, plain_s, own_s, num_tokens)
+
+
+def reading_rate(answers: Iterable[Record], pair: str) -> float | None:
+    """Return how many tokens of prompts a pair reads per second; None before it has read many."""
+    own = [each for each in answers if each.get("pair") == pair and each.get("prompt_s")]
+    num_read = _sum(own, "prompt_tokens") - _sum(own, "cached_tokens")
+    return num_read / _sum(own, "prompt_s") if num_read >= LEAST_READ else None
 
 
 def measured_pairs(answers: Iterable[Record]) -> dict[str, AnswerTotals]:

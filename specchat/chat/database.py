@@ -15,8 +15,17 @@ from specchat.system.private_files import make_private
 
 TABLES = Path(__file__).with_name("schema.sql").read_text("utf-8")
 """The script that makes the tables."""
-VERSION = 1
+VERSION = 2
 """The version of the tables, which the file stores as its `user_version`; 0 is an empty file."""
+FROM_VERSION_1 = (
+    "UPDATE message SET statistics = json_remove(json_set(statistics,"
+    " '$.asked_with.temperature', json_extract(statistics, '$.temperature'), '$.own',"
+    " json((SELECT json_group_array(key) FROM json_each(statistics, '$.sampling')))),"
+    " '$.temperature', '$.sampling') WHERE json_valid(statistics)"
+    " AND json_type(statistics, '$.asked_with') = 'object'"
+    " AND json_type(statistics, '$.temperature') IS NOT NULL;"
+)
+"""Keeps each option of an answer once; version 1 had some of them three times."""
 
 BUSY_TIMEOUT = 10.0
 """Default seconds to wait while another program writes."""
@@ -164,7 +173,8 @@ class Database:
             return
         try:
             self._connection.executescript(
-                f"BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"
+                f"BEGIN IMMEDIATE; {FROM_VERSION_1 if version else TABLES}"
+                f" PRAGMA user_version = {VERSION}; COMMIT;"
             )
         except sqlite3.OperationalError:
             if self._connection.in_transaction:
@@ -247,6 +257,7 @@ def recover(damaged: Path, fresh: Path) -> tuple[int, int]:
         target.execute(ADD_CONVERSATIONS)
         target.execute(CLOSE_GAPS)
         target.execute(REMOVE_ORPHANS)
+        target.execute(FROM_VERSION_1)
         counts = [
             target.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
             for table in ("conversation", "message")

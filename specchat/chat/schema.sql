@@ -1,5 +1,5 @@
--- The tables of the store, as version 1 of the file. Once there is a release, a change of these
--- tables needs a script that brings files of its version to the next.
+-- The tables of the store, as version 2 of the file. A change of these tables, or of what they hold,
+-- needs a script in database.py that brings files of the version before to the next.
 
 CREATE TABLE conversation (
     id INTEGER PRIMARY KEY,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, table_of
 from specchat.chat.conversation import Conversation, Message, with_attachments
-from specchat.chat.draft import forget_draft
+from specchat.chat.draft import forget_drafts
 from specchat.chat.export import EXPORTS, as_json, date_text, write_export
 from specchat.chat.store import Store, default_path
 from specchat.cli.terminal import (
@@ -150,7 +150,7 @@ def _delete(store: Store, arguments: argparse.Namespace) -> None:
         store.delete(conversation.id)
     store.purge(0.0)
     if arguments.all:
-        forget_draft(default_path())
+        forget_drafts(default_path())
     say(f"{number} deleted")
 
 

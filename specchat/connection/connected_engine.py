@@ -10,7 +10,6 @@ from typing import Any
 from specchat.chat.newest_turns import newest_turns
 from specchat.connection.address import ServerAddress
 from specchat.connection.counter_watch import CounterWatch
-from specchat.connection.dialects import OTHER
 from specchat.connection.http_session import HttpSession, ServerEvents
 from specchat.connection.probing import ServerFacts, find_server
 from specchat.connection.reported_figures import ReportedFigures
@@ -46,7 +45,6 @@ TAGS_NOTICE = (
     "the server leaves reasoning in the answer: start it with a reasoning parser, such as vLLM with"
     " --reasoning-parser"
 )
-THINKING = ("on", "off", "low", "medium", "high")
 
 
 class ConnectedEngine(Engine):
@@ -322,7 +320,7 @@ def facts_of(server: ServerFacts, address: ServerAddress) -> EngineFacts:
         longest_draft=0,
         plan=f"{label} at {address.shown}",
         notices=(notice,) if others and not address.model else (),
-        thinking=THINKING if server.dialect is not OTHER else (),
+        thinking=server.thinking,
         served_by=f"{server.dialect.label} at {address.shown}",
         chooses_drafter=server.dialect.takes_drafter,
         ignores_end=server.dialect.ignores_end,

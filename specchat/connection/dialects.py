@@ -111,7 +111,8 @@ class Dialect:
     which the stream has figures while the answer is written. `continuation` are the fields with
     which the last message, the assistant's, is continued; None if there is no way. `thinking` and
     `structure` return fields for a value of `think` and for a structure; none if it cannot be asked
-    for. `counting` names the form of its `/tokenize`. If it `takes_drafter`, a request may choose
+    for; `showing` is the field that says whether the prompt describes the structure to the model.
+    `counting` names the form of its `/tokenize`. If it `takes_drafter`, a request may choose
     the drafter, and if it `ignores_end`, whether an answer continues past its end token. If it
     `repeats_begun`, a continued answer may begin with what it had. If it `reports_gain`, the end of
     an answer has the gain of its drafts.
@@ -124,6 +125,7 @@ class Dialect:
     continuation: Fields | None = None
     thinking: Callable[[str], Fields] = _by_effort
     structure: Callable[[StructureKind, str], Fields] = _openai_structure
+    showing: str = ""
     counting: Counting = ""
     counters: Counters | None = None
     takes_drafter: bool = False
@@ -143,7 +145,7 @@ class Dialect:
         if not fields:
             name = NAMES[structure.kind].removeprefix("the ")
             raise InvalidOption(f"{self.label} cannot follow a {name}: use a JSON Schema")
-        return fields
+        return {**fields, self.showing: structure.is_shown} if self.showing else fields
 
 
 _SAME = ("top_k", "min_p", "repeat_penalty", "repeat_last_n")
@@ -160,6 +162,7 @@ SPECCHAT = Dialect(
     live=_LIVE_TIMINGS,
     continuation=NONE,
     structure=_specchat_structure,
+    showing="show_schema",
     counting="llama.cpp",
     takes_drafter=True,
     ignores_end=True,

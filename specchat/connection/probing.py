@@ -25,6 +25,8 @@ LIST_SECONDS = 30.0
 """How long the list of models may take: a router may wake its models for it."""
 MOST_MODELS, LONGEST_NAME, MOST_NAMED = 1000, 200, 8
 LARGEST_CONTEXT = 1 << 30
+THINKING = ("on", "off", "low", "medium", "high")
+"""What may switch a model's reasoning, where a server does not say."""
 LOOKUP = "suffix lookup"
 """The drafter of `specchat serve` without a draft model."""
 
@@ -34,7 +36,8 @@ class ServerFacts:
     """The facts about a server; `context` is 0 where it does not say.
 
     `drafting` names the server's drafter in a few words, "" if it is unknown. `has_counters` says
-    whether its counters for Prometheus can be read and count drafts.
+    whether its counters for Prometheus can be read and count drafts. `thinking` are the values
+    of `think` that its model may take.
     """
 
     dialect: Dialect
@@ -45,6 +48,7 @@ class ServerFacts:
     drafting: str = ""
     speculation_off_reason: str | None = None
     has_counters: bool = False
+    thinking: tuple[str, ...] = THINKING
 
 
 def find_server(session: HttpSession) -> ServerFacts:
@@ -66,12 +70,14 @@ def find_server(session: HttpSession) -> ServerFacts:
     facts = ServerFacts(dialect, model, names, context=_context_of(card))
     facts = ASK_MORE.get(dialect.label, lambda _, same: same)(session, facts)
     if dialect is dialects.SPECCHAT:
-        meta = card.get("meta")
-        reason = meta.get("speculation_off_reason") if isinstance(meta, Mapping) else None
-        draft = meta.get("draft") if isinstance(meta, Mapping) else None
-        off_reason = _short(reason) or None
-        drafting = _short(draft) or ("" if off_reason or not meta else LOOKUP)
+        meta = card["meta"] if isinstance(card.get("meta"), Mapping) else {}
+        off_reason = _short(meta.get("speculation_off_reason")) or None
+        drafting = _short(meta.get("draft")) or ("" if off_reason or not meta else LOOKUP)
         facts = replace(facts, drafting=drafting, speculation_off_reason=off_reason)
+        if isinstance(words := meta.get("thinking"), list):
+            facts = replace(facts, thinking=tuple(filter(None, map(_short, words[:MOST_NAMED]))))
+    elif dialect is dialects.OTHER:
+        facts = replace(facts, thinking=())
     return replace(facts, has_counters=_has_counters(session, dialect))
 
 

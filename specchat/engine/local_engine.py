@@ -126,7 +126,7 @@ class LocalEngine(Engine):
         decoded = self._request(prompt, request, longest_pass)
         self._describe(name, request, decoded)
         self._statistics.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
-        read_before = self._switch_memory(prompt, request, repeats=decoded.repeats)
+        read_before = self._switch_memory(prompt, repeats=decoded.repeats)
         drafter = self._with_prediction(prompt, self._drafter(name))
         chunks = decode(self.context, drafter, decoded, self._statistics, on_prompt, pacer)
         chunks = prompt.read(self._steps(chunks, longest_pass), self._statistics)
@@ -172,7 +172,7 @@ class LocalEngine(Engine):
     def size(self, request: ChatRequest) -> PromptSize:
         """Return how much of the context a conversation would take."""
         self._require_idle()
-        return self.prompts.size(request)
+        return self.prompts.size(request, self.parked.reachable)
 
     def tokenize(self, text: str, *, special: bool = True, begins: bool = True) -> list[int]:
         """Return the tokens of a text."""
@@ -216,9 +216,7 @@ class LocalEngine(Engine):
         self.parked.clear()
         self._resources.close()
 
-    def _switch_memory(
-        self, prompt: Prompt, request: AnswerRequest, *, repeats: bool
-    ) -> ReadBefore:
+    def _switch_memory(self, prompt: Prompt, *, repeats: bool) -> ReadBefore:
         """Restore the memory that suits a prompt best, and set aside the present one.
 
         Returns what was read before of the prompt.
@@ -233,13 +231,8 @@ class LocalEngine(Engine):
         if drafters is not None:
             self._drafters = dict(drafters)
         num_known = max(num_known, self.context.count_known(read))
-        first, last = 0, 0
-        if num_known < len(read) // 2:
-            first, last = self.prompts.earlier_answers(request, prompt.tokens)
-        num_unseen = last - num_known if num_known <= first and not num_moved else 0
         self._statistics.prompt_s = perf_counter() - began
-        num_kept = self.context.reachable(read)
-        return ReadBefore(num_known, num_kept, num_moved, num_unseen, repeats=repeats)
+        return ReadBefore(num_known, self.context.reachable(read), num_moved, repeats=repeats)
 
     def _protect_memory(self, prompt: Prompt, after_aside: Sequence[int]) -> None:
         """Save the state of the memory before an aside.

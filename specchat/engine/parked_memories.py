@@ -14,7 +14,7 @@ from time import time
 
 from specchat.decoding.ports import Drafter
 from specchat.engine.loaded_pair import LoadedPair
-from specchat.engine.memory_files import LEAST_TOKENS, MemoryFiles
+from specchat.engine.memory_files import LEAST_TOKENS, MemoryFiles, StoredMemory
 from specchat.errors import EngineFailed
 from specchat.llama.context import count_common
 from specchat.llama.memory_image import MemoryImage
@@ -127,6 +127,11 @@ class ParkedMemories:
         self._make_room(context.num_evaluated)
         return best.drafters if is_restored else {}
 
+    def reachable(self, tokens: Sequence[int]) -> int:
+        """Return how many leading tokens of a text `switch` would save reading."""
+        on_disk, _ = self._best_on_disk(self._files, tokens) if self._files else (0, None)
+        return max(self._reachable_here(tokens), on_disk)
+
     def clear(self) -> None:
         """Forget every text, except those on disk."""
         self._parked.clear()
@@ -148,17 +153,24 @@ class ParkedMemories:
 
     def _take_from_disk(self, files: MemoryFiles, tokens: Sequence[int]) -> None:
         """Load the file that saves the most, if it saves more than what is in memory."""
+        _, stored = self._best_on_disk(files, tokens)
+        if stored is not None and (images := files.load(stored)) is not None:
+            self._parked.append(ParkedMemory(*images, {}, LEAST_LOST))
+
+    def _best_on_disk(
+        self, files: MemoryFiles, tokens: Sequence[int]
+    ) -> tuple[int, StoredMemory | None]:
+        """Return how much of a text a file saves reading, if that is worth loading it."""
         context = self._pair.context
         saved = [(context.reachable_in(file.outline, tokens), file) for file in files.stored]
         most, stored = max(saved, key=lambda pair: pair[0], default=(0, None))
-        reachable = [
-            context.reachable(tokens),
-            *(self._saves(parked, tokens) for parked in self._parked),
-        ]
-        if stored is None or most < max(reachable) + LEAST_LOST:
-            return
-        if (images := files.load(stored)) is not None:
-            self._parked.append(ParkedMemory(*images, {}, LEAST_LOST))
+        is_worth_it = most >= self._reachable_here(tokens) + LEAST_LOST
+        return (most, stored) if is_worth_it else (0, None)
+
+    def _reachable_here(self, tokens: Sequence[int]) -> int:
+        """Return how much of a text is in the memory, or in a copy of it."""
+        saved = (self._saves(parked, tokens) for parked in self._parked)
+        return max([self._pair.context.reachable(tokens), *saved])
 
     def _saves(self, parked: ParkedMemory, tokens: Sequence[int]) -> int:
         """Return how many tokens of a text a copy saves reading."""

@@ -23,13 +23,12 @@ class ReadBefore:
 
     The first `num_known` tokens were read before, and the memory has the first `num_kept` of them,
     which an answer that `repeats` may read again. Behind them `num_moved` tokens had another text
-    before them, and `num_unseen` are part of turns that this model has not read.
+    before them.
     """
 
     num_known: int
     num_kept: int
     num_moved: int
-    num_unseen: int
     repeats: bool
 
     def read_again(self, statistics: Statistics) -> dict[str, int]:
@@ -42,7 +41,6 @@ class ReadBefore:
             "edited": self.num_moved,
             "forgotten": self.num_known - num_kept,
             "seed": num_kept - num_cached,
-            "model": self.num_unseen,
         }
         return {reason: count for reason, count in counts.items() if count > 0}
 

@@ -11,7 +11,6 @@ from specchat.formats.chat_message import ChatMessage
 from specchat.formats.families import format_of
 from specchat.formats.messages import checked, with_objects
 from specchat.formats.template import ADVICE
-from specchat.llama.context import count_common
 from specchat.llama.model import Model
 from specchat.options.declarations import AUTO_THINK
 from specchat.prompts.prompt_room import PromptRoom
@@ -100,27 +99,6 @@ def num_shared(model: Model, request: ChatRequest, text: PromptText) -> int:
         return 0
     pairs = zip(text.tokens, later, strict=False)
     return next((index for index, (a, b) in enumerate(pairs) if a != b), 0)
-
-
-def earlier_answers(model: Model, request: ChatRequest, tokens: Sequence[int]) -> tuple[int, int]:
-    """Return where the first answer of a request's prompt begins, and where the last one ends.
-
-    Both are 0 without answers, or where the template cannot say.
-    """
-    messages = request.messages
-    places = [place for place, each in enumerate(messages[:-1]) if each["role"] == "assistant"]
-    if not places or not places[0]:
-        return 0, 0
-    try:
-        ends = [
-            count_common(
-                _text_of(model, request, messages[:end], opens_answer=False).tokens, tokens
-            )
-            for end in (places[0], places[-1] + 1)
-        ]
-    except TemplateError:
-        return 0, 0
-    return ends[0], ends[1]
 
 
 def after_aside(model: Model, request: ChatRequest) -> list[int]:

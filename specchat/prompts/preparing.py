@@ -1,6 +1,6 @@
 """Prepares requests: their tokens, the room for them, and the answer's constraint and reader."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from specchat.prompts.chat_text import (
     after_aside,
     closed_text,
     conversation_text,
-    earlier_answers,
     num_shared,
 )
 from specchat.prompts.gap_prompt import gap_prompt
@@ -81,12 +80,6 @@ class Preparation:
             why_invalid=rules.why_invalid,
         )
 
-    def earlier_answers(self, request: AnswerRequest, tokens: Sequence[int]) -> tuple[int, int]:
-        """Return where a prompt's first answer begins and where its last one ends, or twice 0."""
-        if not isinstance(request, ChatRequest):
-            return 0, 0
-        return earlier_answers(self._model, request, tokens)
-
     def check(self, request: AnswerRequest) -> int:
         """Return the number of tokens that a request's prompt has.
 
@@ -139,10 +132,11 @@ class Preparation:
         require_known(self._model.vocabulary, tokens)
         return [self._model.vocabulary.named_piece(token) for token in tokens]
 
-    def size(self, request: ChatRequest) -> PromptSize:
+    def size(self, request: ChatRequest, count_kept: Callable[[list[int]], int]) -> PromptSize:
         """Return how much of the context a conversation takes, with or without a chat template.
 
-        Raises what `prepare` does.
+        `count_kept` returns how many first tokens of a text need not be read again. Raises what
+        `prepare` does.
         """
         model, capacity, content = self._model, self._capacity, request.messages[-1]["content"]
         try:
@@ -158,7 +152,9 @@ class Preparation:
         except ContextFull as error:
             return PromptSize(len(message), is_too_long=True, prompt_tokens=error.num_tokens)
         num_tokens = len(text.tokens)
-        return PromptSize(len(message), text.num_left_out, num_tokens > capacity, num_tokens)
+        num_kept = count_kept(text.tokens[:-1])  # the answer's first pass has the last one
+        is_too_long = num_tokens > capacity
+        return PromptSize(len(message), text.num_left_out, is_too_long, num_tokens, num_kept)
 
     @cached_property
     def _constraints(self) -> "AnswerConstraints":

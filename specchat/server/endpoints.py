@@ -135,6 +135,7 @@ def _model(service: Service, name: str) -> dict[str, Any]:
             "size": facts.target_file_bytes,
             "speculation_off_reason": facts.speculation_off_reason,
             "draft_off_reason": facts.draft_off_reason,
+            "thinking": list(facts.thinking),
         },
     }
 

@@ -25,7 +25,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
-from specchat.chat.draft import Draft, keep_draft, take_draft
+from specchat.chat.draft import Draft
 from specchat.connection.opening import LoadPair
 from specchat.engine.api import Loading
 from specchat.errors import SpecchatError
@@ -104,6 +104,7 @@ class ChatApp(App[None]):
         self.copier = Copier(self, super().copy_to_clipboard)
         self.state = ChatState(self.view, setup, self.call_later, load, self._remember)
         self.state.message_size.written = lambda: self.view.composer.written
+        self.state.unsent.read = self._unsent
         self.conversations, self.answers = self.state.conversations, self.state.answers
         self.pair_controller, self.pulls = self.state.pair_controller, self.state.pulls
         self.view.state = self.state
@@ -143,7 +144,6 @@ class ChatApp(App[None]):
         self.call_after_refresh(self._begin)
         self._exit_on_sigterm()
         self._composer = self.view.composer
-        self._composer.restore(take_draft(self.setup.history))
         # last, as it raises if the store is damaged
         self.view.composer.remember(store.questions(LONGEST_HISTORY))
 
@@ -151,6 +151,7 @@ class ChatApp(App[None]):
         """Load the pair, and do whatever else can wait until the first screen is shown."""
         self.pair_controller.require_session()
         self.state.idle.watch()
+        self.state.unsent.begin(self._composer.restore)
         if self.setup.is_first_run:
             self.run_worker(self.actions.hints.find_first_pairs(), group="offers")
         gc.freeze()  # otherwise a full collection freezes the screen for 90 ms
@@ -166,7 +167,7 @@ class ChatApp(App[None]):
 
     def on_unmount(self) -> None:
         """End the engine and the downloads, and store what has been written of the answer."""
-        keep_draft(self.setup.history, self._unsent())
+        self.state.unsent.close()
         self.pulls.end()
         self.pair_controller.close(SECONDS_TO_END)
         self.conversations.store.set_busy_timeout()
@@ -310,6 +311,7 @@ class ChatApp(App[None]):
     def _message_changed(self, event: Composer.Changed) -> None:
         is_empty = event.text_area.document.end == (0, 0)
         self.state.message_size.changed(is_empty=is_empty)
+        self.state.unsent.changed()
 
     @on(Suggestions.Taken)
     def _suggestion_taken(self, event: Suggestions.Taken) -> None:

@@ -10,6 +10,7 @@ from specchat.options.declarations import AUTO_THINK
 from specchat.safe_text import harmless, in_one_line
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_state import ChatState
+from specchat.wording import duration_text
 
 QUEUED_WIDTH, NAME_WIDTH = 40, 20
 """Columns shown of a queued question and of the name of a preset or a schema."""
@@ -35,7 +36,16 @@ def frame_subtitle(chat: ChatState, key_of: KeyOf, *, is_behind: bool, is_empty:
     is_writing = chat.answers.here is not None
     stop = _clickable(f"■ stop {key_of('stop')}", "stop") if is_writing else None
     latest = _clickable("▼ latest" + " End" * is_empty, "latest") if is_behind else None
-    return _joined([_size(chat), stop, latest])
+    return _joined([_size(chat), _read_again(chat), stop, latest])
+
+
+def _read_again(chat: ChatState) -> Content | None:
+    """Return what of the conversation the next question has read again, and how long that takes."""
+    count, seconds = chat.message_size.num_again, chat.message_size.again_s
+    if not count:
+        return None
+    takes = f": about {duration_text(seconds)}" if seconds else ""
+    return Content.styled(f"reads {count} tokens again{takes}", "$text-warning")
 
 
 def _size(chat: ChatState) -> Content | None:
@@ -58,9 +68,12 @@ def _size(chat: ChatState) -> Content | None:
 
 
 def _thinking(chat: ChatState) -> Content | None:
-    """Return the value of the thinking switch, if the model has one or the user has set it."""
+    """Return the value of the thinking switch, if the model has one or the user has set it.
+
+    Of a server's model it is not known; there, auto asks for nothing.
+    """
     facts, word = chat.pair_controller.facts, chat.options.thinking
-    has_switch = facts is not None and bool(facts.thinking)
+    has_switch = facts is not None and bool(facts.thinking) and not facts.served_by
     return _clickable(f"thinking {word}", "think") if has_switch or word != AUTO_THINK else None
 
 

@@ -100,6 +100,8 @@ class MainView:
         panel = self.app.query_one_optional(Panel)
         if panel is None:  # the chat is closing
             return
+        self.state.unsent.changed()
+        self.state.message_size.follow()
         self._show_start()
         figures = self._figures()
         is_newest = figures is self.state.answers.figures

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from specchat.chat.answer_statistics import add_up, combine_parts, gain_of, record_of
+from specchat.chat.answer_statistics import (
+    add_up,
+    combine_parts,
+    gain_of,
+    reading_rate,
+    record_of,
+)
 
 
 def part(tokens: int, **more: Any) -> dict[str, Any]:
@@ -59,3 +65,12 @@ def test_a_part_whose_gain_is_not_known_has_no_part_in_it() -> None:
     for parts in ((known, part(300, drafted=9)), (part(300, drafted=9), known)):
         whole = combine_parts(*parts)
         assert (whole["speedup"], whole["saved_s"]) == pytest.approx((1.5, 4.0))
+
+
+def test_how_fast_a_pair_reads_is_known_once_it_has_read_enough() -> None:
+    """From what its answers did not have in memory; other pairs and servers do not count."""
+    read = {"pair": "a", "prompt_tokens": 500, "cached_tokens": 440, "prompt_s": 0.5}
+    other = {"pair": "b", "prompt_tokens": 9000, "cached_tokens": 0, "prompt_s": 1.0}
+    server = {"pair": "a", "prompt_tokens": 9000}
+    assert reading_rate([read, other, server], "a") is None
+    assert reading_rate([read, other, read, server], "a") == 120.0

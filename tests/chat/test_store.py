@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,6 +180,34 @@ def test_an_empty_file_is_a_new_store(path: Path) -> None:
     with Store(path) as store:
         assert store.notice == ""
         filled(store)
+
+
+def test_a_file_of_version_1_has_each_option_of_an_answer_once(path: Path) -> None:
+    """It had some of them three times; what else it has stays, and so do answers without them."""
+    asked = {"top_k": 40, "temperature": 0.8}
+    once = {"generated_tokens": 3, "asked_with": asked, "own": ["temperature", "seed"], "seed": 7}
+    records: list[dict[str, Any]] = [
+        {
+            "generated_tokens": 3, "asked_with": asked, "seed": 7, "temperature": 0.8,
+            "sampling": {"temperature": 0.8, "seed": 7},
+        },
+        {"generated_tokens": 3, "asked_with": {"top_k": 40}, "temperature": 0.8},
+        {"generated_tokens": 3, "temperature": 0.8},
+    ]  # fmt: skip
+    with Store(path) as store:
+        number = store.begin().id
+        for record in records:
+            answer = store.add(number, "assistant", "")
+            store.write(answer.id, "Yes", finish="stop", statistics=record)
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    for _ in range(2):
+        with Store(path) as store:
+            found = [each.statistics for each in store.tree(number).values()]
+        assert found[0] == once
+        assert found[1] == {"generated_tokens": 3, "asked_with": asked, "own": []}
+        assert found[2] == records[2]
 
 
 def test_a_newer_file_is_left_alone(path: Path) -> None:

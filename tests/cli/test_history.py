@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.chat.draft import Draft, keep_draft, take_draft
+from specchat.chat.draft import Draft, DraftFile
 from specchat.chat.store import Store, default_path
 from specchat.cli import main
 from specchat.decoding.chunk import ToolCall
@@ -163,9 +163,12 @@ def test_deleting_asks_first(capsys: pytest.CaptureFixture[str], conversation: i
     assert main(["history", "delete", str(conversation)]) == 2
     assert "--yes" in capsys.readouterr().err
     assert main(["history", "delete"]) == 2
-    keep_draft(default_path(), Draft("not sent"))
+    drafts = DraftFile(default_path())
+    drafts.take()
+    drafts.keep(Draft("not sent"))
     assert main(["history", "delete", "--all", "--yes"]) == 0
-    assert take_draft(default_path()) == Draft()
+    assert drafts.take() == Draft()
+    drafts.close()
     assert main(["history", "show", str(conversation)]) == 1
     assert "history list" in capsys.readouterr().err
 

@@ -10,6 +10,7 @@ from scripts.support.tiny_gguf import Vocabulary
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.formats.chat_message import ChatMessage
+from specchat.requests.answer_request import ChatRequest
 from tables import table
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -53,13 +54,16 @@ class Reader:
 
 @table("architecture", ["llama", "qwen35", "mamba", "gemma3"])
 def test_an_answer_says_what_was_read_again_and_why(tiny: WriteModel, architecture: str) -> None:
-    """Nothing on ordinary turns; what follows an edit; what has lost its place in memory."""
+    """Nothing on ordinary turns; what follows an edit; what has lost its place in memory.
+
+    Nothing of a first prompt either: the answers in it may be examples.
+    """
     path = tiny(architecture, vocabulary=Vocabulary(chat_template=OPENING))
     loading = Loading(path, ctx=8192, threads=1, learn=False, cache_ram=0)
     with LocalEngine(loading) as engine:
         reader = Reader(engine)
         whole = conversation(0, 3)
-        assert reader.ask([*whole, QUESTION]) == {"model": reader.num_read - reader.num_new}
+        assert reader.ask([*whole, QUESTION]) == {}
 
         engine.forget()
         for end in (2, 4, 6):
@@ -87,3 +91,22 @@ def test_an_answer_with_a_seed_says_what_it_read_again_for_that(tiny: WriteModel
         assert reader.ask(whole[:4]) == {}
         again = reader.ask([*whole, QUESTION], seed=3)
         assert again == {"seed": again["seed"]}
+
+
+@table("architecture", ["llama", "qwen35", "mamba", "gemma3"])
+def test_what_will_be_read_again_is_known_before_it_is_asked(
+    tiny: WriteModel, architecture: str
+) -> None:
+    """A size says how much the memory has of a prompt, also in a text that was set aside."""
+    path = tiny(architecture, vocabulary=Vocabulary(chat_template=OPENING))
+    with LocalEngine(Loading(path, ctx=8192, threads=1, learn=False, cache_ram=64)) as engine:
+        reader = Reader(engine)
+        first, second = [*conversation(0, 3), QUESTION], [*conversation(1, 3), QUESTION]
+        system: ChatMessage = {"role": "system", "content": text(99)}
+        edited = [system, *first[1:]]
+        for messages in (first, second, first, edited, second):
+            size = engine.size(ChatRequest(messages=messages))
+            reader.ask(messages)
+            assert size.kept_tokens is not None
+            assert abs(size.kept_tokens - engine.stats.cached_tokens) <= 1
+            assert size.prompt_tokens == engine.stats.prompt_tokens

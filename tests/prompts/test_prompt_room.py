@@ -65,7 +65,7 @@ def test_an_endless_message_is_too_long_while_it_is_written(preparation: Prepara
     """So is one after an endless conversation whose turns must stay."""
     pinned = ChatRequest([*chat("x" * ENDLESS).messages, *chat("so").messages], pinned=[0])
     for request in (chat("x" * ENDLESS), pinned):
-        assert preparation.size(request).is_too_long
+        assert preparation.size(request, len).is_too_long
 
 
 def test_all_tokens_of_a_prompt_are_counted_that_is_a_little_too_long(

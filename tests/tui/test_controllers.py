@@ -491,6 +491,10 @@ async def test_a_pair_that_does_not_load_fails_the_question() -> None:
     chat = Chat(Script(load_error=ModelWontLoad("not a GGUF file")))
     display = await chat.ask("Hello?")
     assert (display.note, display.has_failed) == ("not a GGUF file", True)
+    chat.follow_until(lambda: chat.pair_controller.session is None)
+    assert chat.view.status["engine"] == (
+        "The next question or Ctrl+R tries again, F8 switches to another pair."
+    )
 
 
 @pytest.mark.parametrize(("error", "num_late"), [(None, 3), (ModelWontLoad("gone"), 2)])

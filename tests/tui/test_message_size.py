@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 from textual.events import Paste
 
 from scripted_chat import Script, ScriptedEngine, chat
+from specchat.decoding.chunk import Chunk
 from specchat.engine.api import Loading
 from specchat.requests.answer_request import ChatRequest
 from specchat.requests.prompt_size import PromptSize
+from specchat.tui.controllers.message_size import QUIET_SECONDS
 from specchat.tui.controllers.session import Question, Session, Sizing
 from specchat.tui.widgets.composer import LONGEST_PASTE, Composer
 from tui.driving import frame_text, say, type_keys, until
@@ -98,6 +101,45 @@ async def test_what_does_not_fit_is_said_in_words(text: str, left_out: int, word
         await until(pilot, lambda: words in frame_text(app))
         subtitle = app.query_one(Composer).border_subtitle
         assert "warning" in str(subtitle)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(100.0, "reads 1000 tokens again: about 10 s"), (5.0, ""), (0.0, "reads 1000 tokens again")],
+)
+async def test_what_the_next_question_has_read_again_is_said_before_it(
+    seconds: float, words: str
+) -> None:
+    """With how long that takes here, as far as it is known; unless it takes no time to speak of."""
+
+    class Reading(ScriptedEngine):
+        def size(self, request: ChatRequest) -> PromptSize:
+            has_system = request.messages[0]["role"] == "system"
+            size, kept = super().size(request), 0 if has_system else 1000
+            return replace(size, prompt_tokens=1000 + size.message_tokens, kept_tokens=kept)
+
+        def chat(self, messages: Any, **options: Any) -> Iterator[Chunk]:
+            steps = super().chat(messages, **options)
+            self.stats.prompt_tokens, self.stats.cached_tokens = 10_000, 0
+            self.stats.prompt_s = seconds
+            return steps
+
+    app = chat(Script())
+    app.pair_controller.load = lambda *_: Reading(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A question")
+        assert "again" not in frame_text(app)
+        app.conversations.set_system_prompt("Be brief.")
+        app.view.show_state()
+        if not words:
+            await pilot.pause(3 * QUIET_SECONDS)
+        await until(pilot, lambda: words in frame_text(app))
+        assert ("again" in frame_text(app)) == bool(words)
+        await type_keys(pilot, *"And now?")
+        await until(pilot, lambda: " 2 tokens" in frame_text(app) and words in frame_text(app))
+        app.conversations.set_system_prompt("")
+        app.view.show_state()
+        await until(pilot, lambda: "again" not in frame_text(app))
 
 
 def sizes_of(engine: ScriptedEngine, use: Callable[[Session, Any], None]) -> list[Any]:

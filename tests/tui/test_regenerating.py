@@ -53,6 +53,11 @@ async def test_an_answer_with_another_temperature_is_another_version(tmp_path: P
         await until(pilot, lambda: len(script.asked) == 2 and app.answers.current is None)
         assert script.asked[1][1]["temperature"] == 0.2
         assert script.asked[1][1]["seed"] == 3
+        assert app.conversations.last is not None
+        stored = app.conversations.last.statistics
+        once = {"temperature": 0.2}, ["temperature", "seed"], 3
+        assert (stored["asked_with"], stored["own"], stored["seed"]) == once
+        assert not {"temperature", "sampling"} & stored.keys()
         shown = screen_text(app)
         assert "◂ 2/2 ▸" in shown
         assert "scripted · temperature 0.2, seed 3 ·" in shown

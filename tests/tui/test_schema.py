@@ -298,6 +298,45 @@ async def test_a_token_that_the_schema_forbids_is_refused(tiny: WriteModel, tmp_
         assert json.loads(last_text(app)).keys() == {"ok"}
 
 
+@pytest.mark.slow
+async def test_a_schema_in_a_running_chat_has_nothing_read_again(
+    tiny: WriteModel, tmp_path: Path
+) -> None:
+    """Neither where it begins nor where it ends; a prompt only grows."""
+    app = opened(tmp_path / "history.db", tiny, max_tokens=4)
+    before = 0
+    async with app.run_test(size=(120, 40)) as pilot:
+        for command in ("", "/schema ok bool", "", "/schema off", ""):
+            if command:
+                await say(pilot, command, wait=False)
+                await until(pilot, lambda: not app.query_one(Composer).text)
+                await pilot.pause()
+            await say(pilot, "Hi")
+            stats = app.answers.figures.statistics
+            assert stats.left_out == 0
+            assert stats.cached_tokens >= before
+            before = stats.prompt_tokens - 1
+
+
+@pytest.mark.slow
+async def test_a_question_says_what_is_new_of_its_answers_schema() -> None:
+    """And every time the same; other branches, and the title, are told what their answers had."""
+    script = Script(["{}"])
+    app = chat(script, titles=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        for words in ("Q", "/schema ok bool", "Q", "Q", "/schema off", "Q", "Q"):
+            await say(pilot, words)
+            await pilot.pause()
+    (messages, _) = script.asked[4]
+    told = [each["content"] for each in messages if each["role"] == "user"]
+    begin = "Q\n\nAnswer only with JSON, in one line, that matches this JSON Schema: {"
+    assert told[1].startswith(begin)
+    assert [told[0], *told[2:]] == ["Q", "Q", "Q\n\nAnswer in plain text again.", "Q"]
+    assert all(each["role"] != "system" for each in messages)
+    assert all(messages[: len(each)] == each for each, _ in script.asked[:4])
+    assert not any(each["structure"] and each["structure"].is_shown for _, each in script.asked)
+
+
 def structures(script: Script) -> list[Any]:
     """Return the JSON Schemas that the engine was asked to enforce, None for none."""
     found = [options["structure"] for _, options in script.asked]

@@ -14,6 +14,7 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.processes import still_running
+from specchat.chat.draft import Draft, DraftFile
 from specchat.chat.store import Store
 from tui.test_terminal import ROOT, Tmux
 
@@ -87,6 +88,26 @@ def test_a_killed_chat_loses_no_more_than_the_last_second(terminal: Tmux, tmp_pa
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     terminal.wait_for(lambda screen: "ended with 137" in screen)
     assert_is_kept(shown, tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_what_was_not_sent_is_there_again(
+    terminal: Tmux, tmp_path: Path, number: signal.Signals
+) -> None:
+    """Also after kill -9, and when the window is closed; another chat meanwhile has its own."""
+    terminal.wait_for(lambda screen: "Ask anything" in screen)
+    terminal.press("What was typed before the end")
+    kept = tmp_path / "xdg_data_home" / "specchat" / "draft.json"
+    terminal.wait_for(lambda _: kept.exists() and "before the end" in kept.read_text())
+    other = DraftFile(kept.with_name("history.db"))
+    assert other.take() == Draft()
+    other.keep(Draft("Another chat's"))
+    other.close()
+    os.kill(int((tmp_path / "pid").read_text()), number)
+    terminal.wait_for(lambda screen: "ended with" in screen)
+    again = DraftFile(kept.with_name("history.db"))
+    assert again.take() == Draft("What was typed before the end")
+    again.close()
 
 
 def test_a_chat_ended_by_a_signal_gives_the_terminal_back(terminal: Tmux, tmp_path: Path) -> None:

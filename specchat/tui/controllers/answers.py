@@ -214,7 +214,8 @@ class Answers:
         """Ask the pair to continue the conversation up to a message."""
         session = self._pair_controller.require_session()
         tree, system_prompt = self._conversations.tree, self._conversations.system_prompt
-        turns = tree.turns(leaf, system_prompt)
+        structure = options.get("structure")
+        turns = self._conversations.turns(leaf, structure.source if structure else "")
         if writing.begun:
             options["begun"] = writing.begun
         elif (turn := writing.parts.turn) is not None:
@@ -223,14 +224,14 @@ class Answers:
         if writing.message is not None:
             writing.stored = tree[writing.message]
             writing.figures = self.figures
-            writing.sampling = only_sampling(options)
-            writing.temperature = options.get("temperature", self._options.temperature)
+            writing.own = list(only_sampling(options))
             self.figures.begin()
             self._gains.begin(self.figures, self._options.drafting)
             options["alternatives"] = NUM_ALTERNATIVES
         options = {"make_room": True, **self._options.current, **options}
         writing.drawn_with = options.get("seed")
-        writing.asked_with = {name: options[name] for name in options if name in DECIDING}
+        asked_with = {name: options[name] for name in options if name in DECIDING}
+        writing.asked_with = {"temperature": self._options.temperature, **asked_with}
         if pinned := tree.pinned_turns(leaf, system_prompt):
             options["pinned"] = pinned
         arrived = partial(self._arrived, writing)
@@ -319,6 +320,7 @@ class Answers:
 
     def _ended(self, writing: Writing, last: Update) -> None:
         reason = self._explain(writing, last.error) if last.error else ""
+        self._pair_controller.tell(last.error)
         if not writing.is_lane and not reason:
             writing.figures.follow(last.statistics)
         self.end(last.finish or "failed", reason)

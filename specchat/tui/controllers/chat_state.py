@@ -19,6 +19,7 @@ from specchat.tui.controllers.serving import Serving
 from specchat.tui.controllers.session import Post
 from specchat.tui.controllers.titles import Titles
 from specchat.tui.controllers.undoable_changes import UndoableChanges
+from specchat.tui.controllers.unsent import Unsent
 from specchat.tui.setup import Remember, Setup, forget
 
 BLOCKED_SECONDS = 0.05
@@ -49,6 +50,7 @@ class ChatState:
         self.races = Races(view, chat, pair, answers)
         self.message_size = MessageSize(view, chat, questions, answers, options, pair, post)
         self.context_report = ContextReport(chat, answers, pair)
+        self.unsent = Unsent(view, setup.history, post)
         self.pulls = Pulls(view, post)
         self.hint = ModelHint(self.pulls, key_of, is_first_run=setup.is_first_run)
         self.serving = Serving(view, pair, post, setup.server)

@@ -18,9 +18,11 @@ from specchat.chat.preset import Preset
 from specchat.chat.store import Store
 from specchat.chat.stored_steps import StoredSteps
 from specchat.errors import StoreBusy
+from specchat.formats.chat_message import ChatMessage
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.answer_writes import AnswerWrites
 from specchat.tui.texts.sampling_text import only_sampling
+from specchat.tui.texts.schema_text import told
 
 
 class Conversations:
@@ -78,6 +80,31 @@ class Conversations:
         """
         is_summary = self.tree[question].mark == "summary"
         return "" if is_summary or self.schema is None else self.schema.source
+
+    def turns(
+        self, leaf: int | None, schema: str = "", question: str | None = None
+    ) -> list[ChatMessage]:
+        """Return the turns to send for a branch, and a question after it if there is one.
+
+        The answer to the last question follows a JSON Schema unless that is empty. A question says
+        so where that is news, and then always: what the model has read stays as it was.
+        """
+        turns = self.tree.turns(leaf, self.system_prompt)
+        if question is not None:
+            if turns and turns[-1]["role"] == "user":  # its answer is empty so far
+                turns.pop()
+            turns.append({"role": "user", "content": question})
+        answers = (each for each in self.tree.sent(leaf) if each.role == "assistant")
+        before = ""
+        for place, turn in enumerate(turns):
+            if turn["role"] == "user":
+                answer = next(answers, None)
+                own = schema if answer is None else answer.schema
+                words = told(before, own)
+                if words:
+                    turns[place] = {**turn, "content": f"{turn['content']}\n\n{words}"}
+                before = own
+        return turns
 
     def begin(self) -> None:
         """Start a new conversation."""

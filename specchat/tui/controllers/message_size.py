@@ -1,14 +1,15 @@
-"""How many tokens the message being written has, and whether it fits; no Textual here."""
+"""How many tokens the message being written has, and what is read before it; no Textual here."""
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from specchat.chat.answer_statistics import NUM_MEASURED, reading_rate
 from specchat.chat.conversation import with_attachments
-from specchat.errors import SpecchatError
-from specchat.formats.chat_message import ChatMessage
+from specchat.errors import SpecchatError, StoreFailed
 from specchat.requests.prompt_size import PromptSize
 from specchat.tui.commands import is_slash
 from specchat.tui.controllers.answer_options import AnswerOptions
@@ -25,13 +26,16 @@ QUIET_SECONDS = 0.25
 """A message is counted once nothing was typed for this long."""
 BYTES_PER_TOKEN = 4
 """For an estimate while no model can count."""
+LEAST_SECONDS, LEAST_TOKENS = 1.0, 256
+"""What is read again in less time, or if that is not known in fewer tokens, is not mentioned."""
 
 
 @dataclass(slots=True)
 class MessageSize:
     """Counts the message in the composer with the model's tokenizer, in the engine's process.
 
-    Until that has counted, for example during an answer, the size is estimated.
+    Until that has counted, for example during an answer, the size is estimated. Where something
+    else than the message changes the prompt, what is read again is counted without a message.
     """
 
     view: ChatView
@@ -46,6 +50,12 @@ class MessageSize:
     size: PromptSize | None = None
     """None while there is no message."""
     is_estimate: bool = False
+    num_again: int = 0
+    """The tokens of the conversation that the next question has read again."""
+    again_s: float = 0.0
+    """About how long that takes here; 0.0 if it is not known."""
+    _asked: object = None
+    """What the prompt depends on beside the message, as of the last count."""
     _count: int = 0
     """The number of changes so far: what belongs to an earlier one is dropped."""
     _is_waiting: bool = False
@@ -59,6 +69,16 @@ class MessageSize:
             self._is_waiting = True
             self._look_later()
 
+    def follow(self) -> None:
+        """Count again if the next prompt is another one: after `/system`, a switch, an edit."""
+        chat = self.conversations
+        before = chat.number, chat.leaf, self.questions.editing, chat.system_prompt, chat.schema
+        model = self.pair_controller.facts, self.options.thinking, self.answers.current is None
+        if (asked := (before, model)) != self._asked:
+            self._asked = asked
+            self._show_again(0)
+            self.changed()
+
     def _look_later(self) -> None:
         self.view.later(QUIET_SECONDS, partial(self._look, self._count))
 
@@ -71,6 +91,7 @@ class MessageSize:
         written, text = self.written()
         if not text.strip() or is_slash(written.rstrip()):
             self._show(None)
+            self._ask_without_message(number)
         elif "@" in written:
             arguments = number, written, text, Path.cwd()
             threading.Thread(target=self._read_files, args=arguments, daemon=True).start()
@@ -95,29 +116,51 @@ class MessageSize:
             self._show(PromptSize(estimate), is_estimate=True)
         if session is None:
             return
-        session.size(self._sizing(number, content, estimate))
+        session.size(self._sizing(content, partial(self._counted, number, estimate)))
 
-    def _sizing(self, number: int, content: str, estimate: int) -> Sizing:
-        """Return the request for the prompt with which the message would be asked now."""
+    def _ask_without_message(self, number: int) -> None:
+        """Ask the engine what the next question has it read again, whatever that is."""
+        session, is_local = self.pair_controller.session, self.pair_controller.pair.server is None
+        is_free = self.answers.current is None and bool(self.conversations.branch)
+        if session is not None and is_local and is_free:
+            session.size(self._sizing(".", partial(self._counted, number, None)))
+
+    def _sizing(self, content: str, on_size: Callable[[PromptSize | None], None]) -> Sizing:
+        """Return the request for the prompt with which a message would be asked now."""
         chat = self.conversations
         edited = chat.tree.get(self.questions.editing or 0)
         before = edited.parent if edited else chat.leaf
-        turns = chat.tree.turns(before, chat.system_prompt)
-        if turns and turns[-1]["role"] == "user":  # its answer is empty so far
-            turns.pop()
+        schema = chat.schema.source if chat.schema else ""
+        turns = chat.turns(before, schema, content)
         options = {
             "think": self.options.thinking,
             "max_tokens": self.options.current.get("max_tokens"),
             "pinned": chat.tree.pinned_turns(before, chat.system_prompt),
-            "structure": structure_of(chat.schema.source) if chat.schema else None,
+            "structure": structure_of(schema),
         }
-        asked: ChatMessage = {"role": "user", "content": content}
-        return Sizing([*turns, asked], options, partial(self._counted, number, estimate))
+        return Sizing(turns, options, on_size)
 
-    def _counted(self, number: int, estimate: int, size: PromptSize | None) -> None:
-        """Show the size, or the estimate where the engine cannot count."""
-        if number == self._count:
+    def _counted(self, number: int, estimate: int | None, size: PromptSize | None) -> None:
+        """Show the size, or the estimate where the engine cannot count; None without a message."""
+        if number != self._count:
+            return
+        self._show_again(size.read_again if size and self.conversations.branch else 0)
+        if estimate is not None:
             self._show(size or PromptSize(estimate), is_estimate=size is None)
+
+    def _show_again(self, num_again: int) -> None:
+        """Show how many tokens are read again, unless that takes no time to speak of."""
+        seconds, rate = 0.0, None
+        if num_again:
+            with suppress(StoreFailed):  # it may be in use
+                records = self.conversations.store.statistics(NUM_MEASURED)
+                rate = reading_rate(records, self.pair_controller.pair.name)
+            seconds = num_again / rate if rate else 0.0
+            is_short = seconds < LEAST_SECONDS if rate else num_again < LEAST_TOKENS
+            num_again = 0 if is_short else num_again
+        if (num_again, seconds) != (self.num_again, self.again_s):
+            self.num_again, self.again_s = num_again, seconds
+            self.view.show_frame()
 
     def _show(self, size: PromptSize | None, *, is_estimate: bool = False) -> None:
         if (size, is_estimate) != (self.size, self.is_estimate):

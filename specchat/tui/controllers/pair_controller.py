@@ -14,6 +14,7 @@ from specchat.tui.setup import PairChoice, Remember, forget
 from specchat.wording import percent, waited
 
 BAR_WIDTH = 20
+READY = "preparing to answer"
 
 
 @dataclass(slots=True)
@@ -35,6 +36,10 @@ class PairController:
     """Whether its memory was freed on purpose, until the next question."""
     asked_at: float = 0.0
     """When the session was last asked for, by `monotonic`."""
+    _told: str = ""
+    """The error that stands below an answer, or is a notice."""
+    _lost: str = ""
+    """Why there is no engine."""
     _ending: Session | None = None
     """The unloaded session, which may still be freeing its memory."""
     _clock: StageClock = field(default_factory=StageClock)
@@ -56,6 +61,7 @@ class PairController:
         """End the previous session and load the pair."""
         before = self._end_session()
         self.facts, self.has_failed, self.is_unloaded = None, False, False
+        self._told = self._lost = ""
         self.view.say("")
         self.session = Session(self.pair.source, self, self.post, self.load, before)
         return self.session
@@ -118,6 +124,8 @@ class PairController:
         bar = f"{'█' * round(BAR_WIDTH * share):░<{BAR_WIDTH}}"
         seconds = self._clock.seconds(stage)
         words = f"{STAGES[stage]} {bar} {percent(share)}{waited(seconds)}"
+        if share >= 1:  # the file is read; making the contexts reports no progress
+            words = f"{READY}{waited(seconds)}"
         if self.pair.server is not None:  # which does not report any
             words = f"waiting for {self.pair.server.shown}{waited(seconds)}"
         is_over = share >= 1 and self.facts is not None
@@ -145,11 +153,25 @@ class PairController:
         """Show why there is no engine."""
         self.session, self.has_failed = None, True
         self.view.say("", "progress")
-        restart, models = self.key_of("restart"), self.key_of("models")
-        again = "restarts it" if self.pair.server is None else "connects again"
-        ways = f"The next question or {restart} {again}, {models} switches to another pair."
-        self.view.say(f"{str(error).rstrip('.')}. {ways}")
+        self._lost = str(error)
+        self._say_lost()
         self.view.show_state()
+
+    def tell(self, error: SpecchatError | None) -> None:
+        """Note that an answer says why it failed: the status line then has only what helps."""
+        self._told = str(error or "")
+        self._say_lost()
+
+    def _say_lost(self) -> None:
+        if not self._lost:
+            return
+        restart, models = self.key_of("restart"), self.key_of("models")
+        again = "restarts the engine" if self.facts else "tries again"
+        if self.pair.server is not None:
+            again = "connects again"
+        ways = f"The next question or {restart} {again}, {models} switches to another pair."
+        is_told = self._told == self._lost
+        self.view.say(ways if is_told else f"{self._lost.rstrip('.')}. {ways}")
 
     def _save(self, facts: EngineFacts) -> None:
         try:

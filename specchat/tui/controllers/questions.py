@@ -17,7 +17,7 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.mentions import named_files
-from specchat.tui.texts.figures import SAMPLED_WITH
+from specchat.tui.texts.figures import own_options
 from specchat.tui.texts.line_below import ENDINGS, is_written_elsewhere
 from specchat.tui.texts.sampling_text import only_sampling
 from specchat.tui.texts.schema_text import structure_of
@@ -131,7 +131,7 @@ class Questions:
         writing = Writing(last.id, display, parts, steps, before, last.finish)
         writing.is_joined = not parts.is_empty
         structure = structure_of(last.schema)  # its own, which may have been changed since
-        sampling = only_sampling(before.get(SAMPLED_WITH, {}))
+        sampling = only_sampling(own_options(before))
         self._answers.send(writing, last.parent or 0, structure=structure, **sampling)
         writing.wait(self._view.later)
 

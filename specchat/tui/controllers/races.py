@@ -19,7 +19,8 @@ from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import AnswerDisplay, ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
-from specchat.tui.controllers.writing import ASKED_WITH, DRAFT, SEED, Writing
+from specchat.tui.controllers.writing import DRAFT, SEED, Writing
+from specchat.tui.texts.figures import ASKED_WITH
 from specchat.tui.texts.schema_text import structure_of
 
 

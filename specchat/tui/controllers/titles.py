@@ -61,7 +61,7 @@ class Titles:
         is_idle = self.answers.current is None and chat.leaf == leaf
         if session is None or not is_idle or not self._is_wanted() or chat.number is None:
             return
-        turns = chat.tree.turns(leaf, chat.system_prompt)
+        turns = chat.turns(leaf)
         options = {
             "temperature": 0.0,
             "max_tokens": MOST_TOKENS,

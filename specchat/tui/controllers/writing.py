@@ -11,10 +11,17 @@ from specchat.decoding.statistics import Statistics
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.chat_view import AnswerDisplay
 from specchat.tui.controllers.session import Question
-from specchat.tui.texts.figures import ORIGINS, SAMPLED_WITH, SERVED_BY, UNREPORTED, Figures
+from specchat.tui.texts.figures import (
+    ASKED_WITH,
+    ORIGINS,
+    OWN,
+    SERVED_BY,
+    UNREPORTED,
+    Figures,
+)
 
-ASKED_WITH, DRAFT = "asked_with", "draft"
-"""The keys of the options that decided an answer's speed, where they were set, and of its draft."""
+DRAFT = "draft"
+"""The key of an answer's draft in its statistics."""
 WAITING = "waiting for the first token"
 SEED = "seed"
 """The key of the seed in the statistics of a stored answer, which others lack."""
@@ -32,13 +39,12 @@ class Writing:
     """The statistics from before the answer was continued."""
     finish: str | None = None
     """How the answer ended before it was continued."""
-    temperature: float = 0.0
     drawn_with: int | None = None
     """The seed."""
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    """The sampling options of this answer alone."""
     asked_with: Mapping[str, Any] = field(default_factory=dict)
-    """The options that decide its speed."""
+    """The options that decide its text and its speed."""
+    own: Sequence[str] = ()
+    """The names of the sampling options that were chosen for this answer alone."""
     words: str = ""
     """The progress text of a race."""
     measures_first: bool = False
@@ -105,9 +111,8 @@ class Writing:
             "pair": pair,
             DRAFT: draft,
             ASKED_WITH: dict(self.asked_with),
-            "temperature": self.temperature,
             **({} if self.drawn_with is None else {SEED: self.drawn_with}),
-            **({SAMPLED_WITH: dict(self.sampling)} if self.sampling else {}),
+            **({OWN: list(self.own)} if self.own else {}),
             **({} if "drafter" in stats.unreported else {"drafter": stats.drafter}),
             "drafted_by_position": stats.drafted_by_position,
             "reasoning_s": stats.reasoning_s,

@@ -20,8 +20,9 @@ ORIGINS = "origins"
 """The key of the number of tokens by origin in the statistics of a stored answer."""
 SERVED_BY, UNREPORTED = "served_by", "unreported"
 """The keys of the server that wrote an answer, and of the figures that it did not report."""
-SAMPLED_WITH = "sampling"
-"""The key of the sampling options that were chosen for a stored answer alone."""
+ASKED_WITH, OWN = "asked_with", "own"
+"""The keys of the options that decided a stored answer's text and speed, and of the names of those
+that were chosen for it alone."""
 UNFINISHED = "unfinished"
 """The key of the value that a stored answer with a schema broke off in, such as `items[2].name`."""
 
@@ -131,6 +132,12 @@ def stored_figures(messages: Iterable[Message]) -> Figures | None:
     """Return the figures of the last message that has statistics, None without one."""
     measured = measured_answers(messages)
     return Figures.stored(measured[-1].statistics, measured[-1].pieces) if measured else None
+
+
+def own_options(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sampling options that were chosen for a stored answer alone."""
+    known = {**record, **record.get(ASKED_WITH, {})}  # the seed stands by itself
+    return {name: known.get(name) for name in record.get(OWN, ())}
 
 
 def stored_origins(record: Mapping[str, Any], pieces: Iterable[Piece]) -> Counter[str]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from specchat.safe_text import harmless, in_one_line
 from specchat.tui.commands import KeyOf
-from specchat.tui.texts.figures import SAMPLED_WITH, SERVED_BY, UNFINISHED
+from specchat.tui.texts.figures import ASKED_WITH, SERVED_BY, UNFINISHED, own_options
 from specchat.wording import answer_line, counts_line, short_line
 
 ENDINGS = {
@@ -65,11 +65,12 @@ def line_below(
         ending = f"{ENDINGS[finish]} in {place}: limit it in the schema · {continues}"
     if is_written_elsewhere(finish, figures):
         ending = "another chat is writing this answer"
-    own = ", ".join(f"{name} {value}" for name, value in figures.get(SAMPLED_WITH, {}).items())
-    has_temperature = "temperature" in figures and "temperature" not in own
-    temperature = f"temperature {figures['temperature']:g}" if has_temperature else ""
+    own = own_options(figures)
+    chosen = ", ".join(f"{name} {value}" for name, value in own.items())
+    usual = None if "temperature" in own else figures.get(ASKED_WITH, {}).get("temperature")
+    temperature = "" if usual is None else f"temperature {usual:g}"
     lines = (counts_line(figures),), (temperature, answer_line(figures)), (short_line(figures),)
-    start = ending, harmless(figures.get("pair", "")), harmless(own)
+    start = ending, harmless(figures.get("pair", "")), harmless(chosen)
     return LineBelow(*(" · ".join(filter(None, (*start, *line))) for line in lines))
 
 

@@ -6,10 +6,13 @@ from specchat.chat.conversation import ChatSchema
 from specchat.errors import InvalidOption
 from specchat.safe_text import in_one_line
 from specchat.structured.structure import Structure
+from specchat.structured.structure_prompt import description_of
 
 MENTION = re.compile(r'^@(?:"([^"\n]+)"|(\S+))$')
 RELAXING, RELAXING_ELSEWHERE = " or relax the check", ", or use specchat ask --schema-check relaxed"
 """A way out that a refusal names, and where it is, as the chat does not have it."""
+TEXT_AGAIN = "Answer in plain text again."
+"""What a question says where a schema has ended."""
 LONGEST_SHOWN = 60
 """Characters of a schema in a list."""
 
@@ -35,8 +38,23 @@ def read_schema(typed: str) -> ChatSchema:
 
 
 def structure_of(source: str) -> Structure | None:
-    """Return what an answer must look like by a stored JSON Schema; None if that is empty."""
-    return Structure("json_schema", source) if source else None
+    """Return what an answer must look like by a stored JSON Schema; None if that is empty.
+
+    The question describes it to the model, where it is news (`told`).
+    """
+    return Structure("json_schema", source, is_shown=False) if source else None
+
+
+def told(before: str, source: str) -> str:
+    """Return what a question says of its answer's JSON Schema, after an answer with another one.
+
+    Empty where both are the same. In the system prompt, it would have all of a conversation read
+    again.
+    """
+    if source == before:
+        return ""
+    structure = structure_of(source)
+    return description_of(structure) if structure else TEXT_AGAIN
 
 
 def in_list(typed: str) -> str:

@@ -80,9 +80,9 @@ class Composer(TextArea):
         return Draft(self.text, used)
 
     def restore(self, draft: Draft) -> None:
-        """Put a text back that was not sent."""
+        """Put a text back that was not sent, above what has been typed meanwhile."""
         self._pasted.update(draft.pasted)
-        self.rewrite(harmless(draft.text))
+        self.rewrite("\n\n".join(filter(None, [harmless(draft.text), self.text])))
 
     @property
     def written(self) -> tuple[str, str]:
