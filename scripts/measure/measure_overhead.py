@@ -21,7 +21,7 @@ from typing import Any
 from scripts.support.counts import positive
 from scripts.support.tiny_gguf import write_big_vocabulary
 from specchat import Engine
-from specchat.llama import context
+from specchat.llama import native_context
 
 SAMPLINGS: dict[str, dict[str, Any]] = {
     "temperature 0": {"temperature": 0.0},
@@ -52,7 +52,7 @@ class Clock:
     def __init__(self) -> None:
         """Start timing the passes of every context."""
         self.seconds = 0.0
-        library: Any = context  # wrapped in a clock
+        library: Any = native_context  # wrapped in a clock
         library.api.llama_decode = self._timed(library.api.llama_decode)
         library.logits_address = self._timed(library.logits_address)
 

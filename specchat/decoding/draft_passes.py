@@ -1,10 +1,14 @@
 """The target's passes over the end of a transcript and the drafts that follow it."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import NamedTuple
 
 from specchat.decoding.draft_tree import DraftTree
 from specchat.decoding.ports import (
     LanguageModel,
+    PausingModel,
     PromptProgress,
     RepeatableModel,
     Rows,
@@ -16,6 +20,40 @@ from specchat.drafter_registry import GRAMMAR
 LEAST_GAP = 32
 """Ends of messages that can be returned to are at least this many tokens before the end of the
 prompt, and before the place where the next prompt is expected to leave this one."""
+
+
+class PassResult(NamedTuple):
+    """The rows of a target pass, one after each node of the draft, and the seconds it took."""
+
+    rows: Rows
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPass:
+    """A pass over the end of a transcript and its draft, which may have branches.
+
+    The last `num_rows` of the tokens give rows of logits, as do the branches.
+    """
+
+    target: LanguageModel
+    tokens: Sequence[int]
+    num_rows: int
+    branches: Sequence[tuple[int, int]] = ()
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens it reads."""
+        return len(self.tokens) + len(self.branches)
+
+    def make(self) -> PassResult:
+        """Make the pass by itself. Raises as the model's `evaluate` does."""
+        began, target = perf_counter(), self.target
+        if self.branches and isinstance(target, TreeModel):
+            rows = target.evaluate_tree(self.tokens, self.branches, self.num_rows)
+        else:
+            rows = target.evaluate(self.tokens, self.num_rows)
+        return PassResult(rows, perf_counter() - began)
 
 
 class DraftPasses:
@@ -33,7 +71,7 @@ class DraftPasses:
         request: Request,
     ) -> None:
         """Read `tokens`, the transcript's own list, which grows from step to step."""
-        self.depth = 0
+        self.depth = self.num_cached = 0
         self._tokens, self._target, self._request = tokens, target, request
         self._tree_model = target if isinstance(target, TreeModel) else None
         # drawn branches beside a draft that is known to be right would never be accepted
@@ -56,12 +94,13 @@ class DraftPasses:
         """How many tokens the next pass reads besides the last one and its draft."""
         return self.num_unread - 1 + self._num_read_again
 
-    def read_prompt(self, num_forced: int, on_progress: PromptProgress | None) -> int:
-        """Read all but the last token; return how many the memory held already.
+    def read_prompt(self, num_forced: int, on_progress: PromptProgress | None) -> Generator[None]:
+        """Read all but the last token, with a pause after each pass if the model allows it.
 
-        The last `num_forced` tokens belong to an interrupted answer, in which they would have been
-        read together with the next drafts. They are read in passes just as short, to give the same
-        bits. So is all of that answer if the request repeats.
+        `num_cached` is then how many the memory held already. The last `num_forced` tokens belong
+        to an interrupted answer, in which they would have been read together with the next drafts.
+        They are read in passes just as short, to give the same bits. So is all of that answer if
+        the request repeats.
         """
         tokens, places = self._tokens, self._places_to_stop()
         end = len(tokens) - 1 - num_forced
@@ -78,11 +117,21 @@ class DraftPasses:
         # stopping at a place allows a rollback to it when the next prompt leaves this one there
         num_known = self._target.count_known(tokens)
         stops = [place for place in places if num_known < place < end]
-        num_cached = min([self._target.prefill(tokens[:stop], report) for stop in (*stops, end)])
+        self.num_cached = num_known
+        for stop in (*stops, end):
+            num_held = yield from self._reading(tokens[:stop], report)
+            self.num_cached = min(self.num_cached, num_held)
         self.depth = end
         while (num_waiting := self.num_unread - 1) > 0:
             self._read(min(self._request.longest_pass or num_waiting, num_waiting))
-        return num_cached
+
+    def _reading(
+        self, tokens: Sequence[int], on_progress: PromptProgress
+    ) -> Generator[None, None, int]:
+        """Read these tokens; return how many the memory held already."""
+        if isinstance(self._target, PausingModel):
+            return (yield from self._target.reading(tokens, on_progress))
+        return self._target.prefill(tokens, on_progress)
 
     @property
     def _num_first(self) -> int:
@@ -101,14 +150,13 @@ class DraftPasses:
         while longest and self.num_unread > longest:
             self._read(longest)
 
-    def evaluate(self, tree: DraftTree) -> Rows:
-        """Evaluate the unread tokens and a draft in one pass; return the row after each node."""
+    def wanted(self, tree: DraftTree) -> TargetPass:
+        """Return the pass over the unread tokens and a draft: a row after each of its nodes."""
         tokens, num_rows = [*self._tokens[self.depth :], *tree.tokens], len(tree.tokens) + 1
         if tree.num_nodes:
             self._target.mark()
-        if tree.branches and self._trees:
-            return self._trees.evaluate_tree(tokens, tree.links, num_rows)
-        return self._target.evaluate(tokens, num_rows)
+        links = tree.links if tree.branches and self._trees else ()
+        return TargetPass(self._target, tokens, num_rows, links)
 
     def keep(self, tree: DraftTree, path: Sequence[int]) -> None:
         """Keep the accepted nodes of a draft, which form a path, in the memory, and no others.

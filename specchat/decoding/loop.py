@@ -1,6 +1,10 @@
-"""The loop: draft, verify in one target pass, accept a prefix, add a token of the target's own."""
+"""The loop: draft, verify in one target pass, accept a prefix, add a token of the target's own.
 
-from collections.abc import Iterator, Sequence
+An answer by itself makes its passes (`decode`). Several at once ask for them, and are given rows of
+passes that they share (specchat.decoding.joint_loop).
+"""
+
+from collections.abc import Generator, Iterator, Sequence
 from time import perf_counter
 from typing import TypeAlias
 
@@ -8,17 +12,11 @@ from specchat.decoding.answer_transcript import AnswerTranscript
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution
 from specchat.decoding.draft_maker import DraftMaker
-from specchat.decoding.draft_passes import DraftPasses
+from specchat.decoding.draft_passes import DraftPasses, PassResult, TargetPass
 from specchat.decoding.draft_tree import TEXT, DraftTree
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.likely_tokens import LikelyTokens
-from specchat.decoding.ports import (
-    Drafter,
-    LanguageModel,
-    Pacer,
-    PromptProgress,
-    Rows,
-)
+from specchat.decoding.ports import Drafter, LanguageModel, Pacer, PromptProgress, Rows
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.repeats import Repeats
 from specchat.decoding.request import Request
@@ -28,7 +26,12 @@ from specchat.decoding.verification import TargetAt
 from specchat.drafter_registry import GRAMMAR, TARGET
 from specchat.errors import Cancelled
 
+READ = object()
+"""What follows the last pass over a prompt."""
 Chances: TypeAlias = tuple[tuple[float, float], ...]
+Steps: TypeAlias = Generator[Chunk | TargetPass | None, PassResult | None]
+"""An answer's chunks, and the passes that it wants. It makes one itself if it is given no result.
+None stands between two passes over its prompt."""
 
 
 def decode(
@@ -49,66 +52,96 @@ def decode(
     chunk; if reading the prompt was stopped, it holds a part of that. Raises ContextFull if the
     prompt does not fit.
     """
-    transcript = AnswerTranscript(request, target.capacity)
-    passes = DraftPasses(target, transcript.tokens, request)
-    answer = _Answer(passes, drafter, request, statistics, pacer or FixedPacer(), transcript)
-    for chunk in answer.chunks(on_progress):
-        if chunk.finish:  # the caller may ask for no more after the last chunk
-            statistics.is_valid = transcript.is_valid
-        yield chunk
+    answer = Answer(target, drafter, request, statistics, on_progress, pacer)
+    for event in answer.steps():
+        if isinstance(event, Chunk):
+            yield event
 
 
-class _Answer:
-    """One answer while it is decoded: the transcript grows by a step at a time."""
+class Answer:
+    """One answer while it is decoded: the transcript grows by a step at a time.
+
+    `num_sharing` answers share its passes.
+    """
+
+    num_sharing = 1
+    _ended = 0.0
+    """When the last step ended, by the clock."""
 
     def __init__(
         self,
-        passes: DraftPasses,
+        target: LanguageModel,
         drafter: Drafter,
         request: Request,
         statistics: Statistics,
-        pacer: Pacer,
-        transcript: AnswerTranscript,
+        on_progress: PromptProgress | None = None,
+        pacer: Pacer | None = None,
     ) -> None:
-        self._passes, self._drafter, self._request = passes, drafter, request
-        self._statistics, self._pacer = statistics, pacer
-        self._transcript, self._walk = transcript, transcript.walk
-        self._drafts = DraftMaker(drafter, request, transcript, pacer)
+        """Prepare the answer to a request. Raises ContextFull if the prompt does not fit."""
+        self._transcript = transcript = AnswerTranscript(request, target.capacity)
+        self._passes = DraftPasses(target, transcript.tokens, request)
+        self._drafter, self._request, self._statistics = drafter, request, statistics
+        self._on_progress = on_progress
+        self._pacer = pacer or FixedPacer()
+        self._walk = transcript.walk
+        self._drafts = DraftMaker(drafter, request, transcript, self._pacer)
         self._sampler = Sampler(request.sampling)
         self._likely = LikelyTokens(request.num_alternatives, transcript.walk, transcript.piece)
         self._repeats = Repeats(token for step in request.begun for token in step.tokens)
 
-    def chunks(self, on_progress: PromptProgress | None) -> Iterator[Chunk]:
-        """Yield the chunks of the answer."""
+    @property
+    def longest_pass(self) -> int | None:
+        """The longest pass that it may take part in, None if any may be."""
+        return self._request.longest_pass
+
+    def steps(self) -> Steps:
+        """Yield the chunks of the answer, and the passes that it wants."""
         transcript = self._transcript
         try:
-            yield from transcript.repeated(self._request.begun)
+            for chunk in transcript.repeated(self._request.begun):
+                yield self._noted(chunk)
             if transcript.finish is None:
                 opening = self._with_forced(Chunk(""))  # the prompt's passes read it
                 try:
-                    self._read_prompt(on_progress)
-                finally:  # it is counted, and must come whether or not the prompt was read
+                    yield from self._read_prompt()
+                except Exception:  # it is counted, so it must come all the same
                     if opening.tokens:
-                        yield opening
+                        yield self._noted(opening)
+                    raise
+                if opening.tokens:
+                    yield self._noted(opening)
             while transcript.finish is None:
-                yield self._step()
+                yield self._noted((yield from self._step()))
         except Cancelled:
             if transcript.finish is None:
-                yield transcript.end("cancelled")
+                yield self._noted(transcript.end("cancelled"))
 
-    def _read_prompt(self, on_progress: PromptProgress | None) -> None:
+    def _noted(self, chunk: Chunk) -> Chunk:
+        """Note whether the answer is valid once it ends: nobody may ask for more after that."""
+        if chunk.finish:
+            self._statistics.is_valid = self._transcript.is_valid
+        return chunk
+
+    def _read_prompt(self) -> Generator[None]:
         """Evaluate all of the prompt but its last token, and begin the drafter's answer."""
         statistics = self._statistics
         statistics.prompt_tokens = len(self._transcript.tokens) - statistics.forced
-        began = perf_counter()
-        try:
-            num_forced = self._num_forced_last() if self._request.longest_pass else 0
-            statistics.cached_tokens = self._passes.read_prompt(num_forced, on_progress)
-            self._drafts.begin(self._passes.most_branches)
-        finally:
-            statistics.prompt_s += perf_counter() - began
-            if statistics.forced:
-                statistics.time_to_first_token_s = statistics.prompt_s
+        num_forced = self._num_forced_last() if self._request.longest_pass else 0
+        reading = self._passes.read_prompt(num_forced, self._on_progress)
+        is_read = False
+        while not is_read:
+            began = perf_counter()
+            try:
+                is_read = next(reading, READ) is READ
+                if is_read:
+                    statistics.cached_tokens = self._passes.num_cached
+                    self._drafts.begin(self._passes.most_branches)
+            finally:
+                statistics.prompt_s += perf_counter() - began
+                if statistics.forced:
+                    statistics.time_to_first_token_s = statistics.prompt_s
+            if not is_read:
+                yield
 
     def _num_forced_last(self) -> int:
         """Return how many forced tokens end the steps that the answer begins with.
@@ -122,7 +155,7 @@ class _Answer:
         forced = (count for count, origin in enumerate(reversed(origins)) if origin != GRAMMAR.name)
         return next(forced, 0)
 
-    def _step(self) -> Chunk:
+    def _step(self) -> Generator[TargetPass, PassResult | None, Chunk]:
         """Draft, verify the draft in one target pass, and emit the accepted tokens and one more."""
         began = perf_counter()
         request, transcript, passes = self._request, self._transcript, self._passes
@@ -136,13 +169,15 @@ class _Answer:
         num_unread, num_extra = passes.num_unread, passes.num_extra
         # -1 for the last token, evaluated with the draft, and -1 for the target's own token
         limit = min(request.draft_length, room - 1, transcript.num_left - 1)
-        if request.longest_pass and num_unread > 1:
-            limit = min(limit, request.longest_pass - num_unread)
+        if request.longest_pass and (num_unread > 1 or self.num_sharing > 1):
+            longest = request.longest_pass // self.num_sharing
+            limit = min(limit, max(0, longest - num_unread))
         self._pacer.begin_step(passes.depth, limit, num_extra)
         tree = self._drafts.make(limit, room - 1)
-        drafted = perf_counter()
+        drafting = perf_counter() - began
 
-        rows = passes.evaluate(tree)
+        wanted = passes.wanted(tree)
+        rows, verifying = (yield wanted) or wanted.make()
         evaluated = perf_counter()
 
         path, own, chances = self._verify(tree, rows)
@@ -150,15 +185,19 @@ class _Answer:
         num_decided = len(chunk.tokens) - passes.num_unread + 1  # by verifying or drawing them
         # an answer may end within the accepted tokens, before its last node
         self._drafter.observe(chunk.tokens, min(len(path), num_decided))
-        self._pacer.end_step(chunk.tokens[:num_decided], perf_counter() - drafted)
-        seconds = self._statistics.time_step(began, drafted, evaluated)
+        share = (verifying + perf_counter() - evaluated) / self.num_sharing
+        self._pacer.end_step(chunk.tokens[:num_decided], share)
+        if self.num_sharing > 1:  # it also waited for the drafts of others
+            began = self._ended or began
+        seconds = self._statistics.time_step(began, drafting, verifying)
+        self._ended = began + seconds
         times, num_forced = self._statistics.step_times, chunk.origins.count(GRAMMAR.name)
         num_own, is_repeated = len(chunk.tokens) - num_forced, self._repeats.add(chunk.tokens)
         if is_repeated or num_unread > 1:  # forced tokens are read together without drafts, too
             times.leave_out()
             self._statistics.repeated += num_own * is_repeated
         else:
-            times.add(num_extra + tree.num_nodes, num_own, seconds, drafted - began)
+            times.add(num_extra + tree.num_nodes, num_own, seconds, drafting)
         return chunk._replace(seconds=self._statistics.decode_s)
 
     def _verify(self, tree: DraftTree, rows: Rows) -> tuple[list[int], int, Chances]:

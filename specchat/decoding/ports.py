@@ -1,6 +1,6 @@
 """The protocols of the decoding loop: a model, a drafter and a pacer. Independent of llama.cpp."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -59,6 +59,16 @@ class LanguageModel(Protocol):
 
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens, at least as many as at a valid mark."""
+
+
+@runtime_checkable
+class PausingModel(LanguageModel, Protocol):
+    """A model that can read a prompt with pauses, in which it may be used for other texts."""
+
+    def reading(
+        self, tokens: Sequence[int], on_progress: PromptProgress | None = None
+    ) -> Generator[None, None, int]:
+        """Do what `prefill` does, with a pause after each pass, and return the same."""
 
 
 @runtime_checkable

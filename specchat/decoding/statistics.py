@@ -93,20 +93,21 @@ class Statistics:
     unreported: tuple[str, ...] = ()
     reported_gain: Gain | None = None
 
-    def time_step(self, began: float, drafted: float, evaluated: float) -> float:
-        """Add the time of a step that ends now, and return it; the arguments are clock times.
+    def time_step(self, began: float, drafting: float, verifying: float) -> float:
+        """Add the time of a step that began at a clock time and ends now, and return it.
 
-        The first step sets the time to first token.
+        So many seconds of it went into drafting and the target's pass. The first step sets the time
+        to first token.
         """
-        ended = perf_counter()
-        self.decode_s += ended - began
-        self.draft_s += drafted - began
-        self.verify_s += evaluated - drafted
+        seconds = perf_counter() - began
+        self.decode_s += seconds
+        self.draft_s += drafting
+        self.verify_s += verifying
         if self.steps == 1 and not self.time_to_first_token_s:
             self.time_to_first_token_s = self.prompt_s + self.decode_s
         if self.steps == 1:
-            self.first_step_s, self.first_step_tokens = ended - began, self.generated_tokens
-        return ended - began
+            self.first_step_s, self.first_step_tokens = seconds, self.generated_tokens
+        return seconds
 
     def count_forced(self, count: int) -> None:
         """Count tokens that a grammar forced."""

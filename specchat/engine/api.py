@@ -76,7 +76,8 @@ class EngineFacts:
     address, and facts known only to that program are missing here. Unless it `chooses_drafter`,
     requests cannot name a drafter, and unless it `ignores_end`, they cannot ask for an answer to
     continue past its end token.
-    `knows_costs` says whether the costs of its passes were measured.
+    `knows_costs` says whether the costs of its passes were measured. Up to `at_once` answers can be
+    begun together, which is faster than one after the other.
     """
 
     target: str
@@ -111,6 +112,7 @@ class EngineFacts:
     chooses_drafter: bool = True
     ignores_end: bool = True
     knows_costs: bool = False
+    at_once: int = 1
 
     def lacks_exactness(self, options: Mapping[str, Any]) -> bool:
         """Return True if these options need exact drafts, and which are exact is not measured."""
@@ -185,6 +187,14 @@ class Engine(ABC):
         first one, such as reading the prompt, goes to the request's `on_progress`. Closing the
         generator stops the answer.
         """
+
+    def begin_together(self, requests: Sequence[AnswerRequest]) -> Generator[tuple[int, Update]]:
+        """Begin up to `facts.at_once` answers, whose passes are made together.
+
+        Yields the number of an answer, counted from 0, and an update of it. An answer that fails
+        has the error in its last update. Stopping stops all of them.
+        """
+        raise NotImplementedError
 
     def answer(self, messages: Sequence[ChatMessage], **options: Any) -> Iterator[Chunk]:
         """Answer as `chat` does; without a chat template, continue the text of the messages.

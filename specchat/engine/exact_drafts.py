@@ -80,7 +80,8 @@ class ExactDrafts:
         if not is_on:
             return facts
         longest = passes.longest if passes else 1
-        pair.context.longest_replay = longest
+        for context in (pair.context, *(text for text, _ in pair.beside)):
+            context.longest_replay = longest
         off = None if longest > 1 else NOT_EXACT if passes else NOT_MEASURED
         return replace(
             facts,
@@ -102,6 +103,8 @@ def way_of(pair: LoadedPair) -> str:
     ]
     if shape.flash and not plan.is_on_gpus:  # it adds up as many parts of a text as threads
         parts.append(f"{pair.num_threads} threads")
+    if shape.num_texts > 1:  # each in a cache of its own
+        parts.append("several texts")
     if plan.gpu_layers and pair.gpus:
         parts.append(f"{plan.gpu_layers} layers on {', '.join(pair.gpus)}")
     if plan.on_host:

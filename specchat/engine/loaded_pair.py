@@ -10,12 +10,12 @@ from specchat.engine.api import EngineFacts, Loading
 from specchat.engine.pair_files import PairFiles
 from specchat.engine.remote_workers import RemoteWorkers
 from specchat.errors import Cancelled, OutOfMemory
-from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
 from specchat.llama.draft_context import DraftContext
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
+from specchat.llama.text_memory import TextMemory
 from specchat.llama.tree_context import TreeContext
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import Device, gpus_of, used_and_total
@@ -36,7 +36,8 @@ class LoadedPair:
 
     `loading` lacks a draft that cannot be run and workers that are not used. `gpus` names the GPUs
     of the plan, those of workers first. `draft_context` is None without a draft, or without memory
-    for it. `target_options` and `draft_options` are those that the plan gave each model. With
+    for it. The memories of further texts and of their drafts are `beside` those of the first.
+    `target_options` and `draft_options` are those that the plan gave each model. With
     `chooses_threads`, the user left their number to specchat.
     """
 
@@ -49,6 +50,7 @@ class LoadedPair:
     context: TreeContext
     draft_options: ModelOptions | None = None
     draft_context: DraftContext | None = None
+    beside: Sequence[tuple[TextMemory, DraftContext | None]] = ()
     chooses_threads: bool = False
 
     @contextmanager
@@ -58,17 +60,25 @@ class LoadedPair:
         Raises OutOfMemory if there is no memory for those, and Cancelled if stopped meanwhile.
         """
         with ExitStack() as stack:
-            pair = self._spare(ctx, abort, stack) if self.context.length else self
+            pair = self._spare(ctx, abort, stack) if self._holds_text else self
             if pair is self:
                 stack.callback(self.empty)
             if abort.is_set():  # how to roll back was tried, perhaps in vain
                 raise Cancelled("measuring was stopped")
             yield pair
 
+    @property
+    def _holds_text(self) -> bool:
+        return any(context.length for context in (self.context, *(text for text, _ in self.beside)))
+
     def empty(self) -> None:
         """Forget every text."""
         for context in self._contexts:
             context.prefill([])
+        for text, draft in self.beside:
+            text.prefill([])
+            if draft:
+                draft.prefill([])
 
     def _spare(self, ctx: int, abort: AbortFlag, stack: ExitStack) -> "LoadedPair":
         """Return this pair with small contexts in place of its own, otherwise of the same shape."""
@@ -88,7 +98,7 @@ class LoadedPair:
         if draft and self.draft_options:
             options = replace(self.draft_options, ctx=shape.ctx)
             spare_draft = make_draft_context(draft.model, options, spare, abort, stack)
-        return replace(self, context=spare, draft_context=spare_draft)
+        return replace(self, context=spare, draft_context=spare_draft, beside=())
 
     @property
     def draft_kind(self) -> str:
@@ -123,7 +133,7 @@ class LoadedPair:
 
     def use_threads(self, count: int) -> None:
         """Decode with this number of threads from the next pass on."""
-        for context in self._contexts:
+        for context in (*self._contexts, *self._drafts_beside):
             context.use_threads(count)
 
     @property
@@ -147,7 +157,7 @@ class LoadedPair:
             longest_draft=self.context.longest_draft,
             target_bytes=target.header.num_bytes,
             draft_bytes=drafts[0].header.num_bytes if drafts else 0,
-            cache_bytes=sum(context.num_bytes for context in contexts),
+            cache_bytes=sum(context.num_bytes for context in (*contexts, *self._drafts_beside)),
             target_file_bytes=target.header.file_bytes,
             draft_file_bytes=drafts[0].header.file_bytes if has_own_file else 0,
             idle_processors=max(0, num_processors() - self.num_threads),
@@ -163,8 +173,10 @@ class LoadedPair:
 
     @property
     def rollback_kinds(self) -> Sequence[Rollback]:
-        """How tokens are removed from the memory of each model, the target's first."""
-        return [context.rollback_kind for context in self._contexts]
+        """How tokens are removed from the memory of each model, for each text."""
+        texts = [text.rollback_kind for text, _ in self.beside]
+        contexts = (*self._contexts, *self._drafts_beside)
+        return [*texts, *(context.rollback_kind for context in contexts)]
 
     @property
     def _notices(self) -> Iterator[str]:
@@ -188,6 +200,11 @@ class LoadedPair:
     def _contexts(self) -> Sequence[DraftContext]:
         """The contexts that were made, the target's first."""
         return [self.context, self.draft_context] if self.draft_context else [self.context]
+
+    @property
+    def _drafts_beside(self) -> Sequence[DraftContext]:
+        """The drafts of further texts."""
+        return [draft for _, draft in self.beside if draft]
 
     @property
     def _remote_devices_in_use(self) -> list[Device]:
@@ -215,7 +232,7 @@ class LoadedPair:
 
 
 def make_draft_context(
-    model: Model, options: ModelOptions, target: Context, abort: AbortFlag, stack: ExitStack
+    model: Model, options: ModelOptions, target: TextMemory, abort: AbortFlag, stack: ExitStack
 ) -> DraftContext:
     """Return the context of a draft, as its kind makes it beside the target's."""
     context: DraftContext = resolve(model.sizes.kind.runs)(model, options, target, abort)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from specchat.engine.api import Loading
 from specchat.engine.loaded_pair import LoadedPair, make_draft_context
@@ -14,6 +15,7 @@ from specchat.llama.device_list import list_devices
 from specchat.llama.draft_context import DraftContext
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
+from specchat.llama.text_memory import TextMemory
 from specchat.llama.tree_context import TreeContext
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import gpus_of, keep_gpus
@@ -22,6 +24,8 @@ from specchat.planning.memory import Sizes
 from specchat.planning.planner import Planner
 from specchat.requests.progress import ProgressReport
 from specchat.workers.worker_watch import LostCallback, end_process
+
+Beside: TypeAlias = Sequence[tuple[TextMemory, DraftContext | None]]
 
 
 def load_pair(
@@ -56,7 +60,7 @@ def load_pair(
         models = planner.models(plan)
         (_, target_options), *drafts = models
         try:
-            context, draft_context = _load_models(models, abort, stack, report)
+            context, draft_context, beside = _load_models(models, abort, stack, report)
         except OutOfMemory:
             smaller = planner.after(plan)
             if smaller is None:
@@ -74,6 +78,7 @@ def load_pair(
             context=context,
             draft_options=drafts[0][1] if drafts else None,
             draft_context=draft_context,
+            beside=beside,
             chooses_threads=chooses_threads,
         )
 
@@ -83,8 +88,10 @@ def _load_models(
     abort: AbortFlag,
     stack: ExitStack,
     report: ProgressReport,
-) -> tuple[TreeContext, DraftContext | None]:
+) -> tuple[TreeContext, DraftContext | None, Beside]:
     """Load the models of a plan; return the contexts of the target and of its draft, if any.
+
+    The memories of further texts, each with a draft of its own, come last.
 
     Before an error is raised, everything is freed, in reverse order: a draft's context may read its
     target's, and each context needs its model's weights.
@@ -101,11 +108,18 @@ def _load_models(
                 draft_models.append((draft, options))
         context = TreeContext(target, target_options, abort)
         attempt.enter_context(context)
+        num_texts = context.shape.num_texts
         draft_context: DraftContext | None = None
         for draft, options in draft_models:
             draft_context = make_draft_context(draft, options, context, abort, attempt)
+        texts = [TextMemory(context.native, number) for number in range(1, num_texts)]
+        beside: Beside = [(text, None) for text in texts]
+        for draft, options in draft_models:
+            beside = [
+                (text, make_draft_context(draft, options, text, abort, attempt)) for text in texts
+            ]
         stack.push(attempt.pop_all())
-    return context, draft_context
+    return context, draft_context, beside
 
 
 def _load_model(

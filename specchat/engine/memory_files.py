@@ -173,7 +173,7 @@ def _subject(pair: LoadedPair) -> str:
     for path in filter(None, (loading.target, loading.draft)):
         facts = path.stat()
         files.append((str(path.resolve()), facts.st_size, facts.st_mtime_ns))
-    kept = (shape.cache_type, shape.flash, shape.num_steps_back)
+    kept = (shape.cache_type, shape.flash, shape.num_steps_back, shape.num_texts > 1)
     parts = (FORMAT, build(), files, *kept, loading.head)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 

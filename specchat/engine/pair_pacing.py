@@ -30,12 +30,15 @@ from specchat.passes.pass_measurement import (
 from specchat.planning.host_resources import repacks_weights
 from specchat.requests.progress import ProgressReport
 
-Pacers: TypeAlias = dict[tuple[str, bool], LearningPacer]
-"""The pacers of answers by the origin of their draft passes, and whether they are greedy."""
+Pacers: TypeAlias = dict[tuple[str, bool, int, int], LearningPacer]
+"""The pacers of answers by the origin of their draft passes, whether they are greedy, the place of
+their text, and how many share their passes."""
 TARGET = "target"
 KERNELS = "without tinyBLAS"
 """The part of a subject that answers may change."""
 MILLISECOND = 1e-3
+LEAST_JOINT_GAIN = 1.03
+"""How much faster several answers must decode together than in turns, where each waits for none."""
 MOST_SECONDS = 1.2
 """How long the passes of a new model may be measured: of a pair, two and a half seconds in all."""
 
@@ -82,10 +85,16 @@ class PairPacing:
             longest = getattr(pair.draft_context, "longest_block", self.knowledge.longest)
             self.knowledge.longest = min(self.knowledge.longest, longest)
         self.knowledge.reads_accepted = bool(kind and kind.rereads_accepted)
-        self.pacers = {}
+        self._forget_pacers()
 
     def pacer(
-        self, name: str, options: GenerateOptions, *, is_replay: bool = False
+        self,
+        name: str,
+        options: GenerateOptions,
+        place: int = 0,
+        num_sharing: int = 1,
+        *,
+        is_replay: bool = False,
     ) -> LearningPacer | None:
         """Return the pacer that learns from answer to answer; None for a fixed draft length.
 
@@ -96,11 +105,28 @@ class PairPacing:
         is_greedy = options.is_greedy
         needs = drafter_registry.DRAFTERS[name].needs
         origin = drafter_registry.pass_origin(needs) if needs else ""
-        if (origin, is_greedy) not in self.pacers:
-            pacer = LearningPacer(self.knowledge, is_greedy=is_greedy, pass_origin=origin)
-            self.pacers[origin, is_greedy] = pacer
-        self.pacers[origin, is_greedy].is_replay = is_replay
-        return self.pacers[origin, is_greedy]
+        kind = origin, is_greedy, place, num_sharing
+        if kind not in self.pacers:
+            knowledge = self._shared_by(num_sharing)
+            pacer = LearningPacer(knowledge, is_greedy=is_greedy, pass_origin=origin)
+            self.pacers[kind] = pacer
+        self.pacers[kind].is_replay = is_replay
+        return self.pacers[kind]
+
+    def _forget_pacers(self) -> None:
+        self.pacers, self._shared = {}, dict[int, Knowledge]()
+
+    def _shared_by(self, count: int) -> Knowledge:
+        """Return what is known for answers whose passes as many share."""
+        if count == 1:
+            return self.knowledge
+        if count not in self._shared:
+            self._shared[count] = self.knowledge.shared_by(count)
+        return self._shared[count]
+
+    def seconds(self, num_tokens: int) -> float:
+        """Return what a pass takes, relative to others."""
+        return self.knowledge.target.seconds(num_tokens, 0)
 
     def pass_costs(self, depth: int) -> dict[int, float]:
         """Return the seconds of a target pass at a depth, by its number of tokens."""
@@ -109,6 +135,18 @@ class PairPacing:
             return {}
         counts = range(1, self._longest_draft + 2)
         return {count: verifying.seconds(count, depth) for count in counts}
+
+    def best_at_once(self, most: int) -> int:
+        """Return how many answers decode fastest together, by what passes over as many tokens cost.
+
+        As many as possible while that is not known.
+        """
+        costs = self.knowledge.target
+        if not costs.is_known:
+            return most
+        rates = {count: count / costs.seconds(count, 0) for count in range(1, most + 1)}
+        best = max(rates, key=lambda count: rates[count])
+        return best if rates[best] > LEAST_JOINT_GAIN * rates[1] else 1
 
     def save(self) -> None:
         """Save what was learned."""
@@ -167,7 +205,7 @@ class PairPacing:
             if not is_measured:  # the machine is busy: another time
                 continue
             self.knowledge.begin_anew()
-            self.pacers.clear()
+            self._forget_pacers()
             self.save()
         pair.context.prefill([])
 
@@ -211,7 +249,7 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
     loading = pair.loading
     paths = [path for path in (loading.target, loading.draft) if path]
     options = loading.values(LoadOptions)
-    for name in ("learn", "exact", "head", "cache_ram", "cache_disk"):
+    for name in ("learn", "exact", "head", "cache_ram", "cache_disk", "at_once"):
         del options[name]
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     plan, shape = pair.plan, pair.context.shape

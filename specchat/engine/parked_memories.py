@@ -6,7 +6,7 @@ memory, together with the saved states of the present text. To make room, copies
 their states; then the one that was used least recently goes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,9 +15,10 @@ from time import time
 from specchat.decoding.ports import Drafter
 from specchat.engine.loaded_pair import LoadedPair
 from specchat.engine.memory_files import LEAST_TOKENS, MemoryFiles, StoredMemory
+from specchat.engine.text_place import TextPlace
 from specchat.errors import EngineFailed
-from specchat.llama.context import count_common
-from specchat.llama.memory_image import MemoryImage
+from specchat.llama.memory_image import Checkpoint, MemoryImage
+from specchat.llama.text_memory import count_common
 from specchat.planning.host_resources import available_bytes
 from specchat.planning.text_copies import LEAST_STATES, room_for_states
 
@@ -64,16 +65,17 @@ class ParkedMemory:
 class ParkedMemories:
     """The texts that a pair set aside, within a limit of bytes; 0 sets nothing aside."""
 
-    def __init__(self, pair: LoadedPair, limit: int, disk_limit: int = 0) -> None:
+    def __init__(
+        self, pair: LoadedPair, places: Sequence[TextPlace], limit: int, disk_limit: int = 0
+    ) -> None:
         """Begin with no copies, and divide the room for states among the models.
 
         Texts are also kept on disk, in `disk_limit` bytes; 0 keeps none.
         """
         self.limit = limit
-        self._pair = pair
+        self._pair, self._places = pair, places
         self._parked: list[ParkedMemory] = []
         self._files = MemoryFiles(pair, disk_limit) if disk_limit else None
-        self._before = self._used = 0.0  # when the text in the memory was used last
         saving = [kind for kind in pair.rollback_kinds if kind.saves_states]
         for kind in saving:
             kind.room = room_for_states(limit, len(saving))
@@ -86,46 +88,39 @@ class ParkedMemories:
     @property
     def num_bytes(self) -> int:
         """The memory that all copies take."""
-        return self._bytes_beside(0)
+        return self._bytes_with(())
 
     def __len__(self) -> int:
         return len(self._parked)
 
-    def switch(
-        self,
-        tokens: Sequence[int],
-        drafters: Mapping[str, Drafter],
-        *,
-        is_unfinished: bool = False,
-    ) -> Mapping[str, Drafter] | None:
-        """Prepare the memory for a text; return the drafters of a text that was restored, if any.
+    def switch(self, place: TextPlace, tokens: Sequence[int]) -> None:
+        """Prepare a place for a text: with a copy, and its drafters, where that saves more.
 
-        `drafters` know the text that is in the memory now. If its answer `is_unfinished` it may
-        continue later, and then none of it may be read again, as other passes may round
-        differently.
+        If the answer there is unfinished it may continue later, and then none of it may be read
+        again, as other passes may round differently.
         """
-        context = self._pair.context
-        self._before, self._used = self._used, time()
+        context = place.context
+        place.begin(time())
         if self._files:
             self._take_from_disk(self._files, tokens)
         if not (self.limit or self._parked):
-            return None
+            return
         num_kept = context.reachable(tokens)
         best = max(self._parked, key=lambda parked: self._saves(parked, tokens), default=None)
         num_lost = context.num_evaluated - num_kept
-        least_lost = 1 if is_unfinished else LEAST_LOST
+        least_lost = 1 if place.is_unfinished else LEAST_LOST
         if best is None or self._saves(best, tokens) <= num_kept:
             if num_lost >= least_lost:
-                self._park({}, least_lost)
-                self._make_room(num_kept)
-            return None
+                self._park(place, {}, least_lost)
+                self._make_room(place, num_kept)
+            return
         if best.target.length - self._saves(best, tokens) < best.least_lost:
             self._parked.remove(best)
         if context.num_evaluated:
-            self._park(drafters, least_lost)
-        is_restored = self._restore(best)
-        self._make_room(context.num_evaluated)
-        return best.drafters if is_restored else {}
+            self._park(place, place.drafters, least_lost)
+        is_restored = self._restore(place, best)
+        self._make_room(place, context.num_evaluated)
+        place.use(best.drafters if is_restored else {})
 
     def reachable(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of a text `switch` would save reading."""
@@ -138,13 +133,14 @@ class ParkedMemories:
 
     def save(self, is_stopped: Callable[[], bool]) -> None:
         """Save long texts on disk, the present one first, until stopped or the disk is full."""
-        context, draft, files = self._pair.context, self._pair.draft_context, self._files
+        files = self._files
         if files is None:
             return
         with suppress(OSError, MemoryError):
-            if context.num_evaluated >= LEAST_TOKENS:
-                of_draft = draft.image() if draft else None
-                files.save(context.image(), of_draft, self._used, is_stopped)
+            for place in sorted(self._places, key=lambda place: -place.used):
+                if place.context.num_evaluated >= LEAST_TOKENS and not is_stopped():
+                    of_draft = place.draft.image() if place.draft else None
+                    files.save(place.context.image(), of_draft, place.used, is_stopped)
             for parked in sorted(self._parked, key=lambda parked: -parked.used):
                 if parked.target.length >= LEAST_TOKENS and not is_stopped():
                     files.save(
@@ -168,22 +164,22 @@ class ParkedMemories:
         return (most, stored) if is_worth_it else (0, None)
 
     def _reachable_here(self, tokens: Sequence[int]) -> int:
-        """Return how much of a text is in the memory, or in a copy of it."""
-        saved = (self._saves(parked, tokens) for parked in self._parked)
-        return max([self._pair.context.reachable(tokens), *saved])
+        """Return how much of a text is in a place, or in a copy."""
+        held = [place.context.reachable(tokens) for place in self._places]
+        return max([*held, *(self._saves(parked, tokens) for parked in self._parked)])
 
     def _saves(self, parked: ParkedMemory, tokens: Sequence[int]) -> int:
         """Return how many tokens of a text a copy saves reading."""
         return self._pair.context.reachable_in(parked.target, tokens)
 
-    def _park(self, drafters: Mapping[str, Drafter], least_lost: int) -> None:
-        """Set the present text aside, replacing copies of its beginning."""
-        context, draft = self._pair.context, self._pair.draft_context
+    def _park(self, place: TextPlace, drafters: Mapping[str, Drafter], least_lost: int) -> None:
+        """Set the present text of a place aside, replacing copies of its beginning."""
+        context, draft = place.context, place.draft
         free = available_bytes()
         try:
             target = context.image()
             of_draft = draft.image() if draft else None
-            parked = ParkedMemory(target, of_draft, drafters, least_lost, self._before)
+            parked = ParkedMemory(target, of_draft, drafters, least_lost, place.used_before)
         except MemoryError:
             return
         if free is not None and parked.num_bytes > SPARE_SHARE * free:
@@ -196,33 +192,36 @@ class ParkedMemories:
         ]
         self._parked.append(parked)
 
-    def _bytes_beside(self, length: int) -> int:
-        """Return the memory of all copies, and of the states of the present text up to a length.
-
-        Copies share states with the text that went on from them.
-        """
+    def _bytes_with(self, present: Iterable[Checkpoint]) -> int:
+        """Return the memory of all copies and of present texts' states, which they may share."""
         images = [image for parked in self._parked for image in parked.images]
-        present = chain.from_iterable(kind.checkpoints for kind in self._pair.rollback_kinds)
-        kept = chain.from_iterable(image.checkpoints for image in images)
-        states = [*kept, *(state for state in present if state.length <= length)]
+        states = [*chain.from_iterable(image.checkpoints for image in images), *present]
         sizes = {id(state): state.num_bytes for state in states}
         return sum(image.data.size for image in images) + sum(sizes.values())
 
-    def _make_room(self, length: int) -> None:
-        """Make room beside the states of the present text, of which so many tokens will stay."""
-        while self._parked and self._bytes_beside(length) > self.limit:
+    def _states(self, place: TextPlace, length: int) -> Iterator[Checkpoint]:
+        """Yield the states of the present texts, those of a place up to a length."""
+        for each in self._places:
+            for kind in each.rollback_kinds:
+                for state in kind.checkpoints:
+                    if each is not place or state.length <= length:
+                        yield state
+
+    def _make_room(self, place: TextPlace, length: int) -> None:
+        """Make room beside the states of a place's text, of which so many tokens will stay."""
+        while self._parked and self._bytes_with(self._states(place, length)) > self.limit:
             least = min(self._parked, key=lambda parked: (parked.is_thin, parked.used))
             if least.is_thin:
                 self._parked.remove(least)
             else:
                 least.thin()
 
-    def _restore(self, parked: ParkedMemory) -> bool:
+    def _restore(self, place: TextPlace, parked: ParkedMemory) -> bool:
         """Restore a copy; if llama.cpp refuses it, the memory is empty."""
         parked.used = time()
-        draft = self._pair.draft_context
+        draft = place.draft
         try:
-            self._pair.context.restore(parked.target)
+            place.context.restore(parked.target)
             if draft and parked.draft:
                 draft.restore(parked.draft)
         except EngineFailed:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specchat.decoding.statistics import Statistics
-from specchat.llama.context import count_common
+from specchat.llama.text_memory import count_common
 
 MOST_TOKENS = 2**20
 """The tokens of all remembered texts together: 4 MiB."""

@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from specchat.decoding.ports import PromptProgress, Rows
 from specchat.gguf.block_draft import block_facts
 from specchat.gguf.draft_kinds import HEAD_BATCH
-from specchat.llama.context import Batch, BesideTarget, Context
+from specchat.llama.batch import Batch
+from specchat.llama.context import Context
 from specchat.llama.head_context import HeadContext
 from specchat.llama.hidden_state_feed import HiddenStateFeed
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.memory_image import MemoryImage
 from specchat.llama.model import Model
+from specchat.llama.native_context import BesideTarget
 from specchat.llama.rollback import Rollback
+from specchat.llama.text_memory import TextMemory
 from specchat.planning.context_shape import ModelOptions
 
 
@@ -30,14 +33,18 @@ class BlockHead(HeadContext):
     first_row = 1
 
     def __init__(
-        self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
+        self,
+        model: Model,
+        options: ModelOptions,
+        target: TextMemory,
+        abort: AbortFlag | None = None,
     ) -> None:
         """Create the draft's context, and have the target keep the layer inputs that it needs.
 
         The target must be empty. Raises as `Context` does.
         """
         facts = block_facts(model.header)
-        context = Context(model, options, abort, BesideTarget(target, 0))
+        context = Context(model, options, abort, BesideTarget(target.handle, 0))
         width = len(facts.layers) * target.model.width
         feed = HiddenStateFeed(target, width, lambda: target.layer_inputs(facts.layers), 0)
         super().__init__(context, feed)

@@ -8,6 +8,7 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.memory_image import MemoryImage
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
+from specchat.llama.text_memory import TextMemory
 from specchat.planning.context_shape import ModelOptions
 
 
@@ -44,7 +45,7 @@ class DraftContext(LanguageModel, Protocol):
 
 
 def of_draft_model(
-    model: Model, options: ModelOptions, target: Context, abort: AbortFlag
+    model: Model, options: ModelOptions, target: TextMemory, abort: AbortFlag
 ) -> Context:
     """Return the context of a draft model, which is independent of its target's."""
     del target

@@ -12,12 +12,13 @@ import numpy as np
 from specchat.decoding.ports import Rows
 from specchat.gguf.draft_kinds import HEAD_BATCH
 from specchat.gguf.eagle_draft import eagle_facts
-from specchat.llama.context import Batch, Context
+from specchat.llama.batch import Batch
 from specchat.llama.head import Head
 from specchat.llama.hidden_state_feed import HiddenStateFeed
 from specchat.llama.hidden_states import HiddenStates
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
+from specchat.llama.text_memory import TextMemory
 from specchat.planning.context_shape import ModelOptions
 
 
@@ -27,7 +28,11 @@ class EagleHead(Head):
     num_without = 1
 
     def __init__(
-        self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
+        self,
+        model: Model,
+        options: ModelOptions,
+        target: TextMemory,
+        abort: AbortFlag | None = None,
     ) -> None:
         """Create the draft's context, and have the target keep the layer inputs that it reads.
 
@@ -38,7 +43,7 @@ class EagleHead(Head):
         self._features = Batch(HEAD_BATCH, len(facts.layers) * facts.target_width, has_tokens=False)
         super().__init__(model, options, target, abort)
 
-    def make_feed(self, target: Context) -> HiddenStateFeed:
+    def make_feed(self, target: TextMemory) -> HiddenStateFeed:
         """Return a feed of the layers' inputs, side by side."""
         keep_features(target, self._layers)
         width = self._features.inputs.shape[1]
@@ -71,7 +76,7 @@ class EagleHead(Head):
         return self.context.encode(self._features)
 
 
-def keep_features(target: Context, layers: Sequence[int]) -> None:
+def keep_features(target: TextMemory, layers: Sequence[int]) -> None:
     """Have a target keep these layers' inputs, and its last layer's output if it is among them."""
     last = int(api.llama_model_n_layer(target.model.handle))
     if inner := [layer for layer in layers if layer < last]:
@@ -80,7 +85,7 @@ def keep_features(target: Context, layers: Sequence[int]) -> None:
         target.keep_hidden_states()
 
 
-def features_of(target: Context, layers: Sequence[int]) -> HiddenStates:
+def features_of(target: TextMemory, layers: Sequence[int]) -> HiddenStates:
     """Return the layers' inputs in a target's last pass, side by side: (tokens, layers * width)."""
     last = int(api.llama_model_n_layer(target.model.handle))
     columns = [

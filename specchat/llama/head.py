@@ -12,14 +12,16 @@ from dataclasses import replace
 import numpy as np
 
 from specchat.decoding.ports import PromptProgress, Rows
-from specchat.llama.context import BesideTarget, Context
+from specchat.llama.context import Context
 from specchat.llama.head_context import HeadContext
 from specchat.llama.hidden_state_feed import HiddenStateFeed
 from specchat.llama.hidden_states import HiddenStates
 from specchat.llama.library import AbortFlag
 from specchat.llama.memory_image import MemoryImage
 from specchat.llama.model import Model
+from specchat.llama.native_context import BesideTarget
 from specchat.llama.rollback import Rollback
+from specchat.llama.text_memory import TextMemory
 from specchat.planning.context_shape import ModelOptions
 
 
@@ -33,13 +35,17 @@ class Head(HeadContext):
     num_without = 0
 
     def __init__(
-        self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
+        self,
+        model: Model,
+        options: ModelOptions,
+        target: TextMemory,
+        abort: AbortFlag | None = None,
     ) -> None:
         """Create the head's context, and have the target keep its hidden states.
 
         The target must be empty. Raises as `Context` does.
         """
-        beside = BesideTarget(target, model.hidden_width)
+        beside = BesideTarget(target.handle, model.hidden_width)
         context = Context(model, options, abort, beside)
         super().__init__(context, self.make_feed(target))
         self._nothing = np.zeros(model.hidden_width, np.float32)
@@ -48,7 +54,7 @@ class Head(HeadContext):
         context.source = self
         self.feed.begin(self)
 
-    def make_feed(self, target: Context) -> HiddenStateFeed:
+    def make_feed(self, target: TextMemory) -> HiddenStateFeed:
         """Return a feed of the target's last layer's states."""
         target.keep_hidden_states()
         return HiddenStateFeed(target, target.model.hidden_width, target.hidden_states)
@@ -125,12 +131,16 @@ class SharedHead(HeadContext):
     """
 
     def __init__(
-        self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
+        self,
+        model: Model,
+        options: ModelOptions,
+        target: TextMemory,
+        abort: AbortFlag | None = None,
     ) -> None:
         """Create the head's context on the target's memory, which has the same layout for both."""
         if not target.shape.flash:
             options = replace(options, flash_attention="off")
-        context = Context(model, options, abort, BesideTarget(target, model.hidden_width))
+        context = Context(model, options, abort, BesideTarget(target.handle, model.hidden_width))
         feed = HiddenStateFeed(target, target.model.hidden_width, target.hidden_states)
         super().__init__(context, feed)
         context.rollback_kind = Rollback(context.handle, "tail", lambda *_: True)

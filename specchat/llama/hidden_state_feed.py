@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from specchat.gguf.draft_kinds import HEAD_BATCH
-from specchat.llama.context import Context
 from specchat.llama.hidden_states import HiddenStates
+from specchat.llama.text_memory import TextMemory
 
 NUM_PROMPTS = 8
 """States kept for the ends of prompts, after which the next answer may begin."""
@@ -49,7 +49,7 @@ class HiddenStateFeed:
     """
 
     def __init__(
-        self, target: Context, width: int, read: Callable[[], HiddenStates], distance: int = 1
+        self, target: TextMemory, width: int, read: Callable[[], HiddenStates], distance: int = 1
     ) -> None:
         """Keep states of this width; `read` returns the target's last ones, (tokens, width)."""
         self.num_taken = 0

@@ -12,9 +12,9 @@ from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import Rows
 from specchat.gguf.lattice_draft import num_candidates
 from specchat.llama.block_head import BlockHead
-from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
+from specchat.llama.text_memory import TextMemory
 from specchat.planning.context_shape import ModelOptions
 
 
@@ -25,7 +25,11 @@ class LatticeHead(BlockHead):
     """
 
     def __init__(
-        self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
+        self,
+        model: Model,
+        options: ModelOptions,
+        target: TextMemory,
+        abort: AbortFlag | None = None,
     ) -> None:
         """Create the draft's context as `BlockHead` does, and have it keep the lattice."""
         super().__init__(model, options, target, abort)

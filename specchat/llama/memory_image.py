@@ -18,8 +18,8 @@ from specchat.llama.library import api
 Bytes: TypeAlias = NDArray[np.uint8]
 NEAR = 256
 """Reading as many tokens again is as cheap as reading none."""
-SEQUENCE, WHOLE = 0, 0
-"""The one sequence of a context, and the flag for all of its state."""
+WHOLE = 0
+"""The flag for all of a sequence's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +82,17 @@ def spread(checkpoints: Sequence[Checkpoint], most: int) -> list[Checkpoint]:
     return kept
 
 
-def read_state(context: object) -> Bytes:
-    """Return a copy of all of a context's state. Raises MemoryError."""
-    size = int(api.llama_state_seq_get_size_ext(context, SEQUENCE, WHOLE))
+def read_state(context: object, sequence: int) -> Bytes:
+    """Return a copy of all of a sequence's state. Raises MemoryError."""
+    size = int(api.llama_state_seq_get_size_ext(context, sequence, WHOLE))
     data: Bytes = np.empty(size, np.uint8)
-    written = api.llama_state_seq_get_data_ext(context, address_of(data), size, SEQUENCE, WHOLE)
+    written = api.llama_state_seq_get_data_ext(context, address_of(data), size, sequence, WHOLE)
     return data[: int(written)]
 
 
-def write_state(context: object, data: Bytes) -> None:
-    """Replace all of a context's state. Raises EngineFailed if llama.cpp refuses it."""
-    read = api.llama_state_seq_set_data_ext(context, address_of(data), data.size, SEQUENCE, WHOLE)
+def write_state(context: object, sequence: int, data: Bytes) -> None:
+    """Replace all of a sequence's state. Raises EngineFailed if llama.cpp refuses it."""
+    read = api.llama_state_seq_set_data_ext(context, address_of(data), data.size, sequence, WHOLE)
     if int(read) != data.size:
         raise EngineFailed("llama.cpp cannot restore this state of its memory")
 

@@ -24,7 +24,8 @@ from specchat.llama.model import Model
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.planning.text_copies import num_states
 
-SEQUENCE, COPY = 0, 1
+COPY = 1
+"""The sequence that copies of a text pass through."""
 TO_THE_END = -1
 PARTIAL_ONLY = 1
 """The state without what removing a tail restores (LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)."""
@@ -49,9 +50,16 @@ class Rollback:
     """
 
     def __init__(
-        self, context: object, name: str = "none", can_remove: CanRemove = lambda *_: False
+        self,
+        context: object,
+        name: str = "none",
+        can_remove: CanRemove = lambda *_: False,
+        sequence: int = 0,
+        *,
+        is_alone: bool = True,
     ) -> None:
         self.name = name
+        self._sequence, self._is_alone = sequence, is_alone
         self.room = 0
         self._context = context
         self._memory = api.llama_get_memory(context)
@@ -167,7 +175,7 @@ class Rollback:
 
     def remove_tail(self, length: int) -> bool:
         """Remove the tokens from `length` on; return False if the memory does not support it."""
-        return bool(api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END))
+        return bool(api.llama_memory_seq_rm(self._memory, self._sequence, length, TO_THE_END))
 
     def repeat(self, num_times: int) -> bool:
         """Fill the KV cache with copies of its tokens, which later ones attend to, too.
@@ -176,21 +184,24 @@ class Rollback:
         The copies stay until the memory is emptied. Returns False if they do not fit, or if the
         memory is more than a KV cache; the caller must then empty the memory.
         """
-        if self.name not in {"tail", "window"}:
+        if self.name not in {"tail", "window"} or not self._is_alone:
             return False
-        size = api.llama_state_seq_get_size_ext(self._context, SEQUENCE, 0)
+        size = api.llama_state_seq_get_size_ext(self._context, self._sequence, 0)
         state = (ctypes.c_uint8 * size)()
-        api.llama_state_seq_get_data_ext(self._context, state, size, SEQUENCE, 0)
+        api.llama_state_seq_get_data_ext(self._context, state, size, self._sequence, 0)
         for _ in range(num_times - 1):
             if not api.llama_state_seq_set_data_ext(self._context, state, size, COPY, 0):
                 return False
-            api.llama_memory_seq_cp(self._memory, COPY, SEQUENCE, 0, TO_THE_END)
+            api.llama_memory_seq_cp(self._memory, COPY, self._sequence, 0, TO_THE_END)
             api.llama_memory_seq_rm(self._memory, COPY, 0, TO_THE_END)
         return True
 
     def empty(self) -> int:
         """Remove all tokens; return 0, the number left."""
-        api.llama_memory_clear(self._memory, True)
+        if self._is_alone:
+            api.llama_memory_clear(self._memory, True)
+        else:
+            self.remove_tail(0)
         return 0
 
     def _forget(self, is_useless: Callable[[Checkpoint], bool]) -> None:
@@ -206,7 +217,7 @@ class Rollback:
 
     @property
     def _state_size(self) -> int:
-        return int(api.llama_state_seq_get_size_ext(self._context, SEQUENCE, PARTIAL_ONLY))
+        return int(api.llama_state_seq_get_size_ext(self._context, self._sequence, PARTIAL_ONLY))
 
     def _save(self, length: int) -> Checkpoint:
         size = self._state_size
@@ -214,13 +225,13 @@ class Rollback:
         if data.size < size:
             data = np.empty(size, np.uint8)
         written = api.llama_state_seq_get_data_ext(
-            self._context, address_of(data), size, SEQUENCE, PARTIAL_ONLY
+            self._context, address_of(data), size, self._sequence, PARTIAL_ONLY
         )
         return Checkpoint(length, data[: int(written)])
 
     def _restore(self, saved: Checkpoint) -> bool:
         read = api.llama_state_seq_set_data_ext(
-            self._context, address_of(saved.data), saved.num_bytes, SEQUENCE, PARTIAL_ONLY
+            self._context, address_of(saved.data), saved.num_bytes, self._sequence, PARTIAL_ONLY
         )
         return bool(read) and self.remove_tail(saved.length)
 
@@ -238,39 +249,47 @@ def _buffer(saved: Checkpoint) -> Bytes:
     return base if isinstance(base, np.ndarray) else saved.data
 
 
-def choose_rollback(context: object, model: Model, decode: Decode) -> Rollback:
-    """Return the kind of rollback that works for this context, by trying; empty the memory."""
-    none = Rollback(context)
+def choose_rollback(
+    context: object, model: Model, decode: Decode, sequence: int = 0, *, is_alone: bool = True
+) -> Rollback:
+    """Return the kind of rollback that works for a sequence, by trying; empty its memory."""
+
+    def kind(name: str = "none", can_remove: CanRemove = lambda *_: False) -> Rollback:
+        return Rollback(context, name, can_remove, sequence, is_alone=is_alone)
+
+    none = kind()
     try:
-        return _tried(none, context, model, decode)
+        return _tried(kind, context, model, decode, sequence)
     except SpecchatError:
         return none
     finally:
         none.empty()
 
 
-def _tried(none: Rollback, context: object, model: Model, decode: Decode) -> Rollback:
+def _tried(
+    kind: Callable[..., Rollback], context: object, model: Model, decode: Decode, sequence: int
+) -> Rollback:
     tokens = [0, 0, 0]
     decode(tokens, 0)
-    if none.remove_tail(len(tokens) - 1):
+    if kind().remove_tail(len(tokens) - 1):
         if depth := int(api.llama_n_rs_seq(context)):
 
             def within_pass(length: int, present: int, num_last: int) -> bool:
                 # llama.cpp would step back further, into states that are no longer valid
                 return present - length <= min(depth, num_last - 1)
 
-            return Rollback(context, "snapshots", within_pass)
+            return kind("snapshots", within_pass)
         if model.window:
             memory = api.llama_get_memory(context)
 
             def in_window(length: int, *_: int) -> bool:
                 # the cache holds little more than the window: older tokens may be gone
-                oldest = api.llama_memory_seq_pos_min(memory, SEQUENCE)
+                oldest = api.llama_memory_seq_pos_min(memory, sequence)
                 return bool(0 <= oldest <= max(0, length - model.window))
 
-            return Rollback(context, "window", in_window)
-        return Rollback(context, "tail", lambda length, *_: length > 0)
-    trial = Rollback(context, "checkpoint")
+            return kind("window", in_window)
+        return kind("tail", lambda length, *_: length > 0)
+    trial = kind("checkpoint")
     trial.mark(len(tokens))
     works = trial.to(len(tokens), len(tokens), 1) == len(tokens)
-    return Rollback(context, "checkpoint") if works else none  # without the trial's state
+    return kind("checkpoint") if works else kind()  # without the trial's state

@@ -11,19 +11,21 @@ Left behind a gap, it would change the order in which sums over the cache are ta
 would round differently than in plain decoding.
 """
 
-import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from specchat.decoding.ports import Rows
 from specchat.errors import SpecchatError
-from specchat.llama.context import LONGEST_REPLAY, SEQUENCE, Batch, Context
+from specchat.llama.batch import SequencesBatch
+from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.memory_image import MemoryImage
 from specchat.llama.model import Model
+from specchat.llama.text_memory import LONGEST_REPLAY
 from specchat.planning.context_shape import ContextShape, ModelOptions
 
+TEXT_TEXT_SEQUENCE = 0
+TEXT_SEQUENCE = 0
 ALL = -1
 """As a position: the beginning, or the end, of what llama.cpp holds."""
 
@@ -69,7 +71,7 @@ class TreeContext(Context):
         count, length = num_rows + len(branches), len(self.tokens)
         if not 0 < len(branches) <= self.most_branches or count > self.longest_draft + 1:
             raise ValueError(f"{len(branches)} branches beside {num_rows} rows are too many")
-        self._require_open()
+        self.native.require_open()
         self._drop_branches()
         if length - self.num_evaluated > LONGEST_REPLAY:
             self._catch_up()
@@ -151,7 +153,7 @@ class TreeContext(Context):
         if length > end:
             api.llama_memory_seq_rm(self._memory, line, end, ALL)
         elif length < end:
-            api.llama_memory_seq_cp(self._memory, SEQUENCE, line, length, end)
+            api.llama_memory_seq_cp(self._memory, TEXT_TEXT_SEQUENCE, line, length, end)
 
     def _drop_branches(self) -> None:
         """Remove the branches of the last pass from llama.cpp's memory."""
@@ -167,17 +169,8 @@ class TreeContext(Context):
                 api.llama_memory_seq_rm(self._memory, line, length, ALL)
 
 
-class TreeBatch(Batch):
-    """A batch that gives each token its position and its sequences."""
-
-    def __init__(self, size: int, num_sequences: int) -> None:
-        super().__init__(size)
-        self._counts = (ctypes.c_int32 * size)()
-        self._sequences: list[Any] = [(ctypes.c_int32 * num_sequences)() for _ in range(size)]
-        pointer: Any = ctypes.POINTER(ctypes.c_int32)
-        self._rows = (pointer * size)(*(ctypes.cast(row, pointer) for row in self._sequences))
-        self.native.pos, self.native.n_seq_id = self._positions, self._counts
-        self.native.seq_id = self._rows
+class TreeBatch(SequencesBatch):
+    """A batch of a text and its branches."""
 
     def fill_tree(
         self,
@@ -188,13 +181,13 @@ class TreeBatch(Batch):
         num_rows: int,
     ) -> None:
         """Fill in tokens from position `start` on, and branches; the last ones give logits."""
-        self.fill([*tokens, *(token for token, _ in branches)], num_rows + len(branches))
+        read, count = [*tokens, *(token for token, _ in branches)], len(tokens) + len(branches)
         first = len(tokens) - num_rows  # the index in the batch of the first row's token
         forks = [first + branches[line[0]][1] for line in lines]
-        positions = list(range(start, start + self.count))
+        positions = list(range(start, start + count))
         # a token of the text is on its own path and on those of all lines that fork after it
         through = [
-            [SEQUENCE, *(line for line, fork in enumerate(forks, 1) if fork >= index)]
+            [TEXT_SEQUENCE, *(line for line, fork in enumerate(forks, 1) if fork >= index)]
             for index in range(len(tokens))
         ]
         for number, (_, row) in enumerate(branches):
@@ -202,10 +195,7 @@ class TreeBatch(Batch):
             parent = start + first + row if row < num_rows else positions[first + row]
             positions[len(tokens) + number] = parent + 1
             through.append([index for index, line in enumerate(lines, 1) if number in line])
-        self._positions[: self.count] = positions
-        for index, sequences in enumerate(through):
-            self._counts[index] = len(sequences)
-            self._sequences[index][: len(sequences)] = sequences
+        self.fill_each(read, positions, through, [index >= first for index in range(count)])
 
 
 def lines_of(branches: Sequence[Link], num_rows: int) -> list[list[int]]:

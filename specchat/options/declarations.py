@@ -157,6 +157,12 @@ class LoadOptions(Options):
         none="auto",
         is_setting=False,
     )
+    at_once: int = declare(
+        1,
+        "Answers decoded together, each with a context of its own; fewer if memory is short.",
+        minimum=1,
+        maximum=8,
+    )
     flash_attention: FlashAttention = declare("auto", "Flash attention.")
     cache_type: CacheType = declare(
         "auto",

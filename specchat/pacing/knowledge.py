@@ -80,6 +80,22 @@ class Knowledge:
             [[round(ratio, 3) for ratio in ratios] for ratios in self._changes],
         )
 
+    def shared_by(self, count: int) -> "Knowledge":
+        """Return what is known for answers whose passes as many answers share.
+
+        Where each drafts as many tokens as the others, a pass over n of its tokens reads `count`
+        times n in all, and each answer's share of it stands beside its own draft passes. What is
+        accepted is learned for all; what passes take now, is not.
+        """
+        shared = Knowledge()
+        shared.longest = self.longest
+        shared.drafts_blocks, shared.reads_accepted = self.drafts_blocks, self.reads_accepted
+        shared.target = self.target.for_several(count)
+        shared.verifying = RecentSeconds(shared.target.seconds, lambda: shared.target.is_known)
+        shared.credits, shared._costs = self.credits, self._costs  # the same class
+        shared._drafts, shared._calibrations = self._drafts, self._calibrations
+        return shared
+
     def begin_anew(self) -> None:
         """Forget what passes took beside what they were taken to cost: that was measured now."""
         self.verifying.begin_anew()

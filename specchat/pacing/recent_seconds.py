@@ -17,7 +17,7 @@ from functools import partial
 from statistics import median
 from typing import TypeAlias
 
-from specchat.passes.pass_costs import SHALLOW, Seconds, bucket_of
+from specchat.passes.pass_costs import Seconds, bucket_of, depth_in
 
 NUM_RECENT = 24
 FEW = 3
@@ -107,7 +107,7 @@ class RecentSeconds:
         """
         self._catch_up()
         return {
-            (bucket, size): self._nominal(size, _depth_in(bucket)) * middle(ratios)
+            (bucket, size): self._nominal(size, depth_in(bucket)) * middle(ratios)
             for (bucket, size), ratios in self._ratios.items()
             if len(ratios) >= MANY
         }
@@ -134,7 +134,3 @@ def middle(values: Iterable[float]) -> float:
 
 def _distance(place: Place, other: Place) -> tuple[int, int]:
     return abs(other[1] - place[1]), abs(other[0] - place[0])
-
-
-def _depth_in(bucket: int) -> int:
-    return SHALLOW * 2 ** (bucket - 1) + 1 if bucket else 0

@@ -34,8 +34,9 @@ class ModelOptions(LoadOptions):
 
     `rollback_length` is the number of tokens that can be rolled back. `is_repacked` copies weights
     on the CPU into a faster layout. Parts of the blocks `kept` stay on the CPU. `with_head` also
-    loads the model's prediction head. Passes may have branches beside the text if it `has_branches`
-    and its memory can hold them. With `vocabulary_only` no weights are loaded.
+    loads the model's prediction head. Its context holds `num_texts`; passes over a single one may
+    have branches beside it if it `has_branches` and its memory can hold them. With
+    `vocabulary_only` no weights are loaded.
     """
 
     rollback_length: int = declare(
@@ -45,6 +46,7 @@ class ModelOptions(LoadOptions):
     kept: BlocksOnHost = NONE_KEPT
     with_head: bool = False
     has_branches: bool = False
+    num_texts: int = 1
     vocabulary_only: bool = False
 
 
@@ -54,7 +56,8 @@ class ContextShape:
 
     `batch` and `ubatch` limit the tokens of a call and of a pass, `num_rows` the rows of logits.
     `num_steps_back` is the number of tokens before the last whose recurrent state is kept, and
-    `num_branches` that of branches beside the text, each with a sequence of its own.
+    `num_branches` that of branches beside the text, each with a sequence of its own. `ctx` is the
+    length of each of `num_texts`, which have caches of their own.
     """
 
     ctx: int
@@ -65,6 +68,7 @@ class ContextShape:
     num_rows: int = 1
     num_steps_back: int = 0
     num_branches: int = 0
+    num_texts: int = 1
 
     def num_cells(self, window: int = 0) -> int:
         """Return the KV cache's cells for layers with a sliding window, 0 for those without."""
@@ -79,7 +83,7 @@ class ContextShape:
     @property
     def num_reserved(self) -> int:
         """The number of tokens that buffers are made for: as many for each sequence."""
-        sequences = 1 + self.num_branches
+        sequences = self.num_texts + self.num_branches
         return -(-self.num_tokens // sequences) * sequences
 
 
@@ -116,6 +120,7 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
         num_rows=num_rows,
         num_steps_back=length if layout.steps_back else 0,
         num_branches=num_branches,
+        num_texts=options.num_texts,
     )
     heads = max((layer.num_heads for layer in layout.layers), default=0)
     is_better_without = (
@@ -133,7 +138,7 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
 
 def _holds_branches(layout: ModelLayout, options: ModelOptions) -> bool:
     """Whether a model's memory is to have sequences for branches."""
-    return options.has_branches and why_no_branches(layout) is None
+    return options.has_branches and options.num_texts == 1 and why_no_branches(layout) is None
 
 
 def why_no_branches(layout: ModelLayout) -> str | None:

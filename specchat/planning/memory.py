@@ -163,16 +163,16 @@ class Sizes:
         return largest
 
     def _cache(self, layer: Layer, shape: ContextShape) -> int:
-        """Return the bytes of a layer's KV cache and states."""
+        """Return the bytes of a layer's KV caches and states."""
         states = layer.num_states * FLOAT * (1 + shape.num_steps_back)
         if not layer.num_keys:
-            return states
+            return states * shape.num_texts
         values = layer.num_values
         if values and not shape.flash:  # rows of the transposed values are as wide as the widest
             values = max(other.num_values for other in self.layout.layers)
         keys = layer.num_keys + layer.num_index_keys
         bits = (keys + values) * BITS[shape.cache_type]
-        return states + int(self._num_cells(layer, shape) * bits / 8)
+        return shape.num_texts * (states + int(self._num_cells(layer, shape) * bits / 8))
 
     def _num_cells(self, layer: Layer, shape: ContextShape) -> int:
         return shape.num_cells(self.layout.window if layer.is_windowed else 0)
@@ -193,7 +193,7 @@ class Sizes:
 
     def _num_rows(self, shape: ContextShape) -> int:
         """Return the number of rows of logits in a pass."""
-        return shape.num_tokens if self.kind.gives_all_logits else shape.num_rows
+        return shape.num_tokens if self.kind.gives_all_logits else shape.num_rows * shape.num_texts
 
     @property
     def _num_mapped(self) -> int:

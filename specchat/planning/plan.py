@@ -1,9 +1,9 @@
 """Plans to load a pair, the best first, and the order in which they give things up for memory.
 
-The draft model goes onto the GPU first. If the whole target does not fit beside it, plans keep
-fewer states of a hybrid for drafts, leave the experts of some blocks on the CPU, which costs
-little, shorten the context, then store the KV cache as q8_0, then drop a prediction head, and at
-last leave layers of the target on the CPU.
+The draft model goes onto the GPU first. If the whole target does not fit beside it, plans hold
+fewer texts at once, keep fewer states of a hybrid for drafts, leave the experts of some blocks on
+the CPU, which costs little, shorten the context, then store the KV cache as q8_0, then drop a
+prediction head, and at last leave layers of the target on the CPU.
 """
 
 from dataclasses import dataclass, replace
@@ -30,9 +30,9 @@ class Plan:
 
     `gpu_layers` counts the layers on GPUs, the output being one; `draft_gpu_layers` is None without
     the draft model. Parts of blocks of layers on GPUs are `on_host`, and those of the draft model
-    `draft_on_host`. The target can roll back up to `rollback_length` tokens. `is_repacked` allows
-    copying weights on the CPU into a faster layout; otherwise they stay in the mapped file and need
-    no memory of their own.
+    `draft_on_host`. The target can roll back up to `rollback_length` tokens, and its memory holds
+    `num_texts`. `is_repacked` allows copying weights on the CPU into a faster layout; otherwise
+    they stay in the mapped file and need no memory of their own.
 
     The other fields are set once a plan is found to fit. `needs` is the memory of each device, the
     host first; `shares` is each GPU's share of the layers if there are several. `is_on_gpus` is
@@ -47,6 +47,7 @@ class Plan:
     on_host: OnHost = NOTHING
     draft_on_host: OnHost = NOTHING
     rollback_length: int = LONGEST_DRAFT
+    num_texts: int = 1
     is_repacked: bool = True
     needs: tuple[Need, ...] = ()
     shares: tuple[float, ...] = ()
@@ -78,6 +79,9 @@ def plans_to_try(
         plans += _on_host(target, draft, options)
     if target.layout.steps_back:
         plans[1:] = [replace(plan, rollback_length=SHORT_ROLLBACK) for plan in plans]
+    most_texts = 1 if draft is not None and draft.kind.shares_memory else options.at_once
+    best = [replace(plans[0], num_texts=count) for count in range(most_texts, 1, -1)]
+    plans = [*best, *plans]
     is_mapped = options.mmap and not options.mlock
     return plans + [replace(plan, is_repacked=False) for plan in plans if is_mapped]
 

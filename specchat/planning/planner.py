@@ -101,6 +101,7 @@ class Planner:
             "rollback_length": plan.rollback_length,
             "is_repacked": plan.is_repacked and not self._is_inexact,
             "has_branches": self._chains_reason is None,
+            "num_texts": plan.num_texts,
         }
         options = ModelOptions(**self._options.values(LoadOptions) | chosen)
         options = self._with_kept(self._target, options, plan.on_host)
@@ -115,6 +116,7 @@ class Planner:
             is_repacked=plan.is_repacked,
             with_head=kind.is_head,
             has_branches=False,
+            num_texts=1,  # each text has a context of the draft
             kept=NONE_KEPT,
         )
         if kind.shares_memory:
@@ -215,13 +217,15 @@ class Planner:
     def _needs(self, choice: Plan) -> tuple[Need, ...]:
         """Return the memory of each device for all models, the host first."""
         total = [Need()] * (1 + len(self.gpus))
-        for model, options in self.models(choice):
+        for number, (model, options) in enumerate(self.models(choice)):
             layers = options.gpu_layers or 0
             shape = shape_context(model.layout, options, is_on_gpu=layers > 0)
             devices = self._devices_of(model, options)
             needs = model.needs(shape, devices, options.kept, self._copying_gpu)
             for device, need in enumerate(needs):
                 total[device] += need
+                for _ in range(choice.num_texts - 1 if number else 0):
+                    total[device] += Need(0, need.cache, need.work)
         return tuple(total)
 
     def _devices_of(self, model: Sizes, options: ModelOptions) -> tuple[int, ...]:
@@ -307,7 +311,8 @@ class Planner:
                 name = "head" if self._draft.kind.is_head else "draft"
                 draft = _layers(name, self._draft, choice.draft_gpu_layers, where)
                 parts.append(draft + _but_for(self._draft, choice.draft_on_host))
-        parts.append(f"context {choice.ctx}")
+        many = f" for each of {choice.num_texts} answers" if choice.num_texts > 1 else ""
+        parts.append(f"context {choice.ctx}{many}")
         if choice.cache_type != USUAL_TYPE:
             parts.append(f"KV cache in {choice.cache_type}")
         host, *gpus = zip([self._host, *self.gpus], needs, strict=True)
@@ -345,6 +350,8 @@ class Planner:
         if choice.rollback_length < best.rollback_length:
             longest = f"{choice.rollback_length} tokens instead of {LONGEST_OF_STATES}"
             parts.append(f"drafts have at most {longest}")
+        if choice.num_texts < best.num_texts:
+            parts.append(f"{choice.num_texts} instead of {best.num_texts} answers at once")
         if choice.ctx < best.ctx:
             parts.append(f"the context holds {choice.ctx} tokens instead of {best.ctx}")
         if choice.cache_type != best.cache_type:

@@ -65,7 +65,7 @@ def settings_of(options: GenerateOptions) -> dict[str, Any]:
 
 def _num_slots(service: Service) -> int:
     """Return how many answers may be in progress."""
-    return MOST_IN_TURN if service.facts.takes_turns else 1
+    return max(MOST_IN_TURN if service.facts.takes_turns else 1, service.facts.at_once)
 
 
 def _slot(place: int, served: ServedRequest | None, service: Service) -> dict[str, Any]:

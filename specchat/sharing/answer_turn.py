@@ -1,90 +1,151 @@
-"""A turn of an answer that shares the engine with others: it may be interrupted and go on later."""
+"""A turn of answers that share the engine: they may be interrupted and go on later."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from time import monotonic
+from typing import TypeAlias
 
 from specchat.decoding.chunk import Finish
 from specchat.engine.api import Engine
-from specchat.errors import EngineFailed
+from specchat.errors import EngineFailed, SpecchatError
 from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.answer_update import Update
 from specchat.requests.progress import Progress, Stage
 from specchat.sharing.tickets import Ticket
 
 SLICE_SECONDS = 1.0
-"""How long an answer goes on while others wait, before one of them goes on."""
+"""How long answers go on while others wait, before one of them goes on."""
 SHARE_ERROR = 0.02
 """A share of a prompt that may be read again without harm: the last token is, for one."""
 
+End: TypeAlias = tuple[Ticket, Finish | SpecchatError]
+"""An answer that is over, and why."""
+
 
 class Turn:
-    """A turn of one answer with the engine."""
+    """A turn of one answer with the engine, or of several that are decoded together."""
 
-    def __init__(self, engine: Engine, ticket: Ticket, is_wanted: Callable[[], bool]) -> None:
-        """Prepare a turn; `is_wanted` says whether another request waits for the engine."""
-        self._engine, self._ticket, self._is_wanted = engine, ticket, is_wanted
-        self._num_emitted = ticket.statistics.generated_tokens
-        self._begun = tuple(ticket.begun)
-        self._expected = ticket.share_read
+    def __init__(
+        self,
+        engine: Engine,
+        tickets: Sequence[Ticket],
+        is_wanted: Callable[[], bool],
+        may_join: Callable[[], bool],
+    ) -> None:
+        """Prepare a turn.
+
+        `is_wanted` says whether another request waits for the engine, and `may_join` whether one
+        could be decoded together with these.
+        """
+        self._engine, self._is_wanted, self._may_join = engine, is_wanted, may_join
+        self._parts = [_Part(ticket) for ticket in tickets]
         self._ends_at = monotonic() + SLICE_SECONDS
-        self._share: float | None = None
         self._is_interrupted = False
 
-    def take(self) -> Finish | None:
-        """Decode until the answer ends or its time is up; return None in that case."""
-        ticket, num_repeated = self._ticket, len(self._begun)
-        ticket.set_place(0)
-        with closing(self._engine.begin(self._request())) as updates:
-            if ticket.is_cancelled:  # before it had begun, which forgets an earlier stop
+    def take(self) -> Iterator[End]:
+        """Decode until all answers end or their time is up; yield those that end."""
+        left = set(range(len(self._parts)))
+        for part in self._parts:
+            part.ticket.set_place(0)
+        with closing(self._updates()) as updates:
+            if self._has_cancelled:  # before it had begun, which forgets an earlier stop
                 self._engine.stop()
-            for update in updates:
-                chunks = update.chunks[num_repeated:]
-                num_repeated = max(0, num_repeated - len(update.chunks))
-                is_interrupted = self._is_interrupted and not ticket.is_cancelled
-                if update.finish == "cancelled" and is_interrupted:
-                    if steps := chunks[:-1]:  # the last chunk only says that it was stopped
-                        ticket.add(steps, update.statistics)
-                    ticket.end_turn(update.statistics)
-                    return None
-                if chunks:
-                    ticket.add(chunks, update.statistics)
-                if update.finish:
-                    return update.finish
-                if chunks:  # a turn that only repeats what there is would never get on
+            for number, update in updates:
+                part = self._parts[number]
+                goes_on = update.finish == "cancelled" and self._goes_on(part)
+                has_advanced = part.add(update, goes_on=goes_on)
+                if goes_on:
+                    part.ticket.end_turn(update.statistics)
+                    left.discard(number)
+                elif end := update.error or update.finish:
+                    left.discard(number)
+                    yield part.ticket, end
+                elif has_advanced:  # a turn that only repeats what there is would never get on
                     self._check()
+                if not left:
+                    return
         raise EngineFailed("the answer has no end")
 
-    def _request(self) -> AnswerRequest:
-        """Return the request, to be continued from the steps that there are."""
-        asked = self._ticket.request(self._engine.facts)
-        left = asked.max_tokens and asked.max_tokens - self._num_emitted
-        begun = self._begun or asked.begun
-        return replace(asked, begun=begun, max_tokens=left, on_progress=self._on_progress)
+    def _updates(self) -> Generator[tuple[int, Update]]:
+        """Begin the answers, and yield their updates with their numbers."""
+        requests = [self._request(part) for part in self._parts]
+        if len(requests) > 1:
+            return self._engine.begin_together(requests)
+        return _numbered(self._engine.begin(requests[0]))
 
-    def _on_progress(self, stage: Stage, share: float) -> None:
-        """Note how much of the prompt is read; a turn ends after another part of it.
+    def _request(self, part: "_Part") -> AnswerRequest:
+        """Return a request, to be continued from the steps that there are."""
+        asked = part.ticket.request(self._engine.facts)
+        left = asked.max_tokens and asked.max_tokens - part.num_emitted
+        begun, on_progress = part.begun or asked.begun, partial(self._on_progress, part)
+        return replace(asked, begun=begun, max_tokens=left, on_progress=on_progress)
+
+    @property
+    def _has_cancelled(self) -> bool:
+        return any(part.ticket.is_cancelled for part in self._parts)
+
+    def _goes_on(self, part: "_Part") -> bool:
+        """Whether an answer that was stopped goes on in a later turn."""
+        is_stopped = self._is_interrupted or self._has_cancelled
+        return is_stopped and not part.ticket.is_cancelled
+
+    def _on_progress(self, part: "_Part", stage: Stage, share: float) -> None:
+        """Note how much of a prompt is read; a turn ends after another part of it.
 
         If the engine had no room to keep what it read, the answer is not interrupted any more:
         it would not get on.
         """
-        self._ticket.report(Progress(stage, share))
+        ticket = part.ticket
+        ticket.report(Progress(stage, share))
         if stage != "prompt":
             self._check()
             return
-        if self._share is None and share < self._expected - SHARE_ERROR:
-            self._ticket.may_be_interrupted = False
-        has_advanced = self._share is not None and share > self._share
-        self._share = share
+        if part.share is None and share < part.expected - SHARE_ERROR:
+            ticket.may_be_interrupted = False
+        has_advanced = part.share is not None and share > part.share
+        part.share = share
         if has_advanced:
             self._check()
-        elif self._ticket.is_cancelled:
+        elif ticket.is_cancelled:
             self._engine.stop()
 
     def _check(self) -> None:
-        """Stop the answer if its time is up and another one waits, or if it is given up."""
-        is_due = self._ticket.may_be_interrupted and monotonic() >= self._ends_at
-        is_due = is_due and self._is_wanted()
-        if self._ticket.is_cancelled or is_due:
+        """Stop the answers if another one waits and their time is up, or if one is given up."""
+        is_due = all(part.ticket.may_be_interrupted for part in self._parts) and (
+            self._may_join() or (monotonic() >= self._ends_at and self._is_wanted())
+        )
+        if is_due or self._has_cancelled:
             self._is_interrupted = self._is_interrupted or is_due
             self._engine.stop()
+
+
+class _Part:
+    """An answer in a turn."""
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.begun = tuple(ticket.begun)
+        self.num_emitted = ticket.statistics.generated_tokens
+        self.expected = ticket.share_read
+        """How much of the prompt was read before this turn."""
+        self.share: float | None = None
+        self._num_repeated = len(self.begun)
+
+    def add(self, update: Update, *, goes_on: bool) -> bool:
+        """Add the steps of an update to the ticket; return whether there are new ones."""
+        chunks = update.chunks[self._num_repeated :]
+        self._num_repeated = max(0, self._num_repeated - len(update.chunks))
+        if goes_on:
+            chunks = chunks[:-1]  # the last one only says that it was stopped
+        if chunks:
+            self.ticket.add(chunks, update.statistics)
+        return bool(chunks)
+
+
+def _numbered(updates: Generator[Update]) -> Generator[tuple[int, Update]]:
+    """Yield the updates of a single answer with its number."""
+    with closing(updates):
+        for update in updates:
+            yield 0, update

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from time import perf_counter
 from typing import Any, Literal
 
 from specchat import drafter_registry
-from specchat.decoding.chunk import Chunk, Finish
-from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.formats.template import TEMPLATES
@@ -40,10 +39,10 @@ on, is its client's decision."""
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """To the process: decode an answer."""
+    """To the process: decode an answer, or several together."""
 
     number: int
-    request: AnswerRequest
+    requests: tuple[AnswerRequest, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +87,14 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class SentUpdate:
-    """From the process: what is new of the request with a number, 0 while the pair is loaded."""
+    """From the process: what is new of the request with a number, 0 while the pair is loaded.
+
+    `answer` counts those that are decoded together.
+    """
 
     number: int
     update: Update
+    answer: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +142,8 @@ class _Host:
         self._sending = threading.Lock()
         self._stopped = 0
         self._current = 0
-        self._waiting: list[Chunk] = []
-        self._statistics = Statistics()
+        self._gathered: dict[int, Update] = {}
+        """The steps of each answer that wait to be sent."""
 
     def serve(self, engine: Engine) -> None:
         """Answer requests until the client closes the engine."""
@@ -176,41 +179,55 @@ class _Host:
         """
         if self._sending.acquire(timeout=LOSE_SECONDS):  # else the client does not read
             with suppress(OSError):
-                if self._waiting:
-                    self._connection.send(SentUpdate(self._current, self._gathered()))
+                for answer, update in self._gathered.items():
+                    self._connection.send(SentUpdate(self._current, update, answer))
                 self._connection.send(Lost(line))
         os._exit(1)
 
     def _answer(self, engine: Engine, asked: Decode) -> None:
-        """Send an answer's updates, several as one if steps are fast."""
+        """Send the updates of answers, several as one if steps are fast."""
         self._current = number = asked.number
-        self._statistics, sent_at = Statistics(), 0.0
+        sent_at = 0.0
+        requests = [
+            replace(request, on_progress=partial(self._report_of, answer))
+            for answer, request in enumerate(asked.requests)
+        ]
         try:
-            updates = engine.begin(replace(asked.request, on_progress=self.report))
+            if len(requests) > 1:
+                updates = engine.begin_together(requests)
+            else:
+                updates = ((0, update) for update in engine.begin(requests[0]))
             if number == self._stopped:  # stopped before it began
                 engine.stop()
-            for update in updates:
-                with self._sending:
-                    self._waiting += update.chunks
-                    self._statistics = update.statistics
+            for answer, update in updates:
+                self._gather(answer, update)
                 if update.is_over or perf_counter() - sent_at >= MESSAGE_INTERVAL:
-                    self._send_gathered(update.finish)
+                    self._send_gathered()
                     sent_at = perf_counter()
         except Exception as error:  # noqa: BLE001  # the client must receive every error
-            self._send_gathered(error=readable(error))
+            for answer in range(len(requests)):
+                self._gather(answer, Update(error=readable(error)))
+            self._send_gathered()
 
-    def _send_gathered(
-        self, finish: Finish | None = None, error: SpecchatError | None = None
-    ) -> None:
+    def _report_of(self, answer: int, stage: Stage, share: float) -> bool:
+        """Send the progress of one of the answers."""
+        return self.send(SentUpdate(self._current, Update(progress=Progress(stage, share)), answer))
+
+    def _gather(self, answer: int, update: Update) -> None:
+        """Add an update to those that wait."""
+        with self._sending:
+            waiting = self._gathered.get(answer, Update())
+            statistics = update.statistics if update.error is None else waiting.statistics
+            self._gathered[answer] = replace(
+                update, chunks=(*waiting.chunks, *update.chunks), statistics=statistics
+            )
+
+    def _send_gathered(self) -> None:
         """Send the steps that wait, which `lose` must neither send again nor miss."""
         with self._sending, suppress(OSError):
-            update = replace(self._gathered(), finish=finish, error=error)
-            self._connection.send(SentUpdate(self._current, update))
-            self._waiting.clear()
-
-    def _gathered(self) -> Update:
-        """Return the steps that wait as one update."""
-        return Update(tuple(self._waiting), self._statistics)
+            for answer, update in list(self._gathered.items()):
+                self._connection.send(SentUpdate(self._current, update, answer))
+                del self._gathered[answer]
 
     def _prepare(self, engine: Engine, asked: Prepare) -> None:
         """Measure until that is done, or stopped like an answer."""

@@ -6,10 +6,10 @@ A crash in native code ends that process only, and ending it frees all memory.
 import multiprocessing
 import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from time import monotonic
-from typing import Any
+from typing import Any, TypeGuard
 
 from specchat import drafter_registry
 from specchat.decoding.chunk import Alternative
@@ -53,6 +53,7 @@ class ProcessEngine(Engine):
         self._loading = loading
         self._current = 0  # the request in progress
         self._latest = 0  # the last request, which may not have begun yet
+        self._open: set[int] = set()  # the answers of the request that are not over
         self._is_prepared = False
         self._is_killed = False  # by this process, not by the system
         self._lost = ""  # why the process ended, if a worker is lost
@@ -86,9 +87,15 @@ class ProcessEngine(Engine):
     def begin(self, request: AnswerRequest) -> Generator[Update]:
         """Check a request; later stops apply to it."""
         self._require_idle()
+        return _only(self.begin_together([request]))
+
+    def begin_together(self, requests: Sequence[AnswerRequest]) -> Generator[tuple[int, Update]]:
+        """Check requests; later stops apply to all of them."""
+        self._require_idle()
         self._latest += 1
-        decode = engine_host.Decode(self._latest, replace(request, on_progress=None))
-        return self._answer(decode, request.on_progress)
+        sent = tuple([replace(request, on_progress=None) for request in requests])
+        reports = [request.on_progress or (lambda *_: None) for request in requests]
+        return self._answers(engine_host.Decode(self._latest, sent), reports)
 
     def stop(self) -> None:
         """Stop the answer in progress."""
@@ -226,45 +233,50 @@ class ProcessEngine(Engine):
         self._is_killed = True
         self._process.kill()
 
-    def _answer(
-        self, request: engine_host.Decode, on_progress: ProgressCallback | None
-    ) -> Generator[Update]:
+    def _answers(
+        self, request: engine_host.Decode, reports: Sequence[ProgressCallback]
+    ) -> Generator[tuple[int, Update]]:
         self._require_idle()
         self._is_busy, self._current = True, request.number
-        is_over = True
-        latest: Progress | None = None  # of the prompt, while it is read
-        report = on_progress or (lambda *_: None)
+        self._open = set[int]()
+        latest: dict[int, Progress] = {}  # of each prompt, while it is read
+        is_waiting = False
         try:
             self._send(request)
-            is_over = is_waiting = False
-            while not is_over:
+            self._open = set(range(len(reports)))
+            while self._open:
                 if (latest or self._loading.workers) and not self._has_message(POLL_SECONDS):
                     stage = self._stage_now("prompt")
-                    if latest or stage == "worker":
-                        report(stage, latest.share if latest else 0.0)
-                        is_waiting = stage == "worker" and latest is None
+                    is_waiting = stage == "worker" and not latest
+                    for answer in self._open if is_waiting else latest:
+                        share = latest[answer].share if answer in latest else 0.0
+                        reports[answer](stage, share)
                     continue
                 message = self._receive()
                 if is_waiting:
-                    report("worker", 1.0)
+                    for answer in self._open:
+                        reports[answer]("worker", 1.0)
                     is_waiting = False
-                if (
-                    not isinstance(message, engine_host.SentUpdate)
-                    or message.number != request.number
-                ):
+                if not self._is_of(message, request.number):
                     continue
-                update = message.update
-                is_over = update.is_over
-                if update.chunks or update.finish:
-                    latest = None
-                    yield update if update.error is None else replace(update, error=None)
-                if update.error is not None:
-                    raise update.error
+                answer, update = message.answer, message.update
                 if update.progress is not None:
-                    report(*update.progress)
-                    latest = update.progress if update.progress.share < 1 else None
+                    reports[answer](*update.progress)
+                    latest.pop(answer, None)
+                    if update.progress.share < 1:
+                        latest[answer] = update.progress
+                    continue
+                latest.pop(answer, None)
+                if update.is_over:
+                    self._open.discard(answer)
+                yield answer, update
         finally:
-            self._end_request(is_over=is_over)
+            self._end_request(is_over=not self._open)
+
+    @staticmethod
+    def _is_of(message: object, number: int) -> TypeGuard[engine_host.SentUpdate]:
+        """Whether a message is about the request of this number."""
+        return isinstance(message, engine_host.SentUpdate) and message.number == number
 
     def _end_request(self, *, is_over: bool) -> None:
         """End the request in progress, at once if it is not over."""
@@ -284,8 +296,9 @@ class ProcessEngine(Engine):
         while self._connection.poll(max(0.0, deadline - monotonic())):
             message = self._receive()
             is_end = isinstance(message, engine_host.Prepared) and message.number == number
-            if isinstance(message, engine_host.SentUpdate) and message.number == number:
-                is_end = message.update.is_over
+            if self._is_of(message, number) and message.update.is_over:
+                self._open.discard(message.answer)
+                is_end = not self._open
             if is_end:
                 return
         self._kill()
@@ -376,6 +389,16 @@ class ProcessEngine(Engine):
         self._is_closed = True
         self._connection.close()
         self._stops.close()
+
+
+def _only(updates: Generator[tuple[int, Update]]) -> Generator[Update]:
+    """Yield the updates of a single answer; raise the error that it fails with."""
+    with closing(updates):
+        for _, update in updates:
+            if update.chunks or update.finish:
+                yield replace(update, error=None)
+            if update.error is not None:
+                raise update.error
 
 
 def try_out(loading: Loading, on_progress: ProgressCallback | None = None) -> None:

@@ -9,7 +9,7 @@ While nothing is asked for, the thread measures the pair and keeps what was read
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TypeVar, cast
 
@@ -79,7 +79,7 @@ class SharedEngine:
         self._number = 0
         self.last_error: SpecchatError | None = None
         """What the last answer that failed has failed with."""
-        self._current: Ticket | None = None
+        self._current: Sequence[Ticket] = ()
         self._is_closing = False
         self._lost: SpecchatError | None = None
         self._is_settled = threading.Event()  # it is loaded, or never will be
@@ -229,7 +229,7 @@ class SharedEngine:
         if (aside := self._line.aside) is not None:
             self._line.aside = None
             aside.is_cancelled = True
-            if self._current is not aside:
+            if aside not in self._current:
                 aside.end("cancelled")
             else:
                 self._owned.stop()
@@ -242,7 +242,7 @@ class SharedEngine:
     def _cancel(self, ticket: Ticket) -> None:
         """Stop an answer in progress; one that has no turn now leaves its place at once."""
         with self._lock:
-            if self._current is not ticket:
+            if ticket not in self._current:
                 self._line.drop_cancelled(in_turn=self._current)
             else:
                 self._owned.stop()
@@ -257,6 +257,7 @@ class SharedEngine:
                 self._before.wait(SECONDS_TO_END)
                 self._before = None
             facts = self._owned.open()
+            self._line.most_in_turn = max(self._line.most_in_turn, facts.at_once)
             self._is_settled.set()
             self._events.loaded(facts)
             self._serve()
@@ -297,9 +298,9 @@ class SharedEngine:
         """Do what is asked for until the engine is closed. Raises EngineFailed if it is lost."""
         idle = IdleTime()
         while not self._is_closing:
-            made, ticket, sizing = self._next(IDLE_SECONDS)
-            if made or ticket or sizing:
-                self._do(made, ticket, sizing)
+            made, tickets, sizing = self._next(IDLE_SECONDS)
+            if made or tickets or sizing:
+                self._do(made, tickets, sizing)
                 idle = IdleTime()
                 continue
             try:
@@ -313,7 +314,7 @@ class SharedEngine:
                     self._lock.wait_for(self._is_wanted_now, SECONDS_TO_RELOAD)
 
     def _do(
-        self, made: OwnerCall | None, ticket: Ticket | None, sizing: SizeQuestion | None
+        self, made: OwnerCall | None, tickets: Sequence[Ticket], sizing: SizeQuestion | None
     ) -> None:
         """Do one thing that is asked for. Raises EngineFailed if the engine is lost."""
         try:
@@ -321,8 +322,8 @@ class SharedEngine:
         except Exception as error:
             if made is not None:
                 made.fail(self._readable(error))
-            elif ticket is not None:
-                self._end(ticket, None, self._readable(error))
+            elif tickets:
+                self._end(tickets[0], None, self._readable(error))
             elif sizing is not None:
                 sizing.postpone()
             if not self.reloads:
@@ -330,8 +331,8 @@ class SharedEngine:
             return
         if made is not None:
             made.run(engine, self._readable)
-        elif ticket is not None:
-            self._take_turn(engine, ticket)
+        elif tickets:
+            self._take_turn(engine, tickets)
         elif sizing is not None:
             sizing.run(engine, self._readable)
 
@@ -345,52 +346,77 @@ class SharedEngine:
             idle.is_kept = True
             self._owned.keep(engine, self._is_wanted_now)
 
-    def _next(self, seconds: float) -> tuple[OwnerCall | None, Ticket | None, SizeQuestion | None]:
-        """Return what to do next: a call first, then the answer whose turn it is."""
+    def _next(
+        self, seconds: float
+    ) -> tuple[OwnerCall | None, Sequence[Ticket], SizeQuestion | None]:
+        """Return what to do next: a call first, then the answers whose turn it is."""
         with self._lock:
             if not self._is_wanted_now():
                 self._lock.wait(seconds)
             self._line.drop_cancelled()
             if self._calls:
-                return self._calls.popleft(), None, None
+                return self._calls.popleft(), (), None
             self._line.let_in()
             if self._line.active:
-                return None, self._line.active[0], None
+                return None, self._line.group(self.facts.at_once), None
             sizing, self._sizing = self._sizing, None
-            return None, None if sizing else self._line.aside, sizing
+            aside = None if sizing else self._line.aside
+            return None, [aside] if aside else (), sizing
 
     def _is_wanted_now(self) -> bool:
         """Return True if something is asked for while the thread is idle."""
         return bool(self._has_requests() or self._line.aside or self._is_closing)
 
-    def _take_turn(self, engine: Engine, ticket: Ticket) -> None:
-        """Answer for a while; an answer that is not over goes to the end of the line."""
+    def _take_turn(self, engine: Engine, tickets: Sequence[Ticket]) -> None:
+        """Answer for a while; answers that are not over go to the end of the line."""
         with self._lock:
-            if ticket.is_cancelled:
-                return
-            self._current = ticket
-            ticket.num_turns += 1
+            self._current = left = [each for each in tickets if not each.is_cancelled]
+            for ticket in left:
+                ticket.num_turns += 1
         try:
-            is_ready = self._measure_for(engine, ticket)
-            turn = Turn(engine, ticket, self._is_wanted)
-            finish: Finish | None = turn.take() if is_ready else "cancelled"
+            for ticket in list(left):
+                if not self._is_ready(engine, ticket):
+                    left.remove(ticket)
+            if left:
+                turn = Turn(engine, list(left), self._is_wanted, self._may_join)
+                for ticket, end in turn.take():
+                    left.remove(ticket)
+                    error = end if isinstance(end, SpecchatError) else None
+                    self._end(ticket, None if error else cast(Finish, end), error)
         except Exception as error:
-            self._end(ticket, None, self._readable(error))
+            for ticket in list(left):
+                self._end(ticket, None, self._readable(error))
             if isinstance(error, EngineFailed) and not self.reloads:
                 raise
         else:
-            if finish is not None:
-                self._end(ticket, finish)
-            else:
-                with self._lock:
+            with self._lock:
+                for ticket in left:
                     self._line.rotate(ticket)
         finally:
             with self._lock:
-                self._current = None
+                self._current = ()
+
+    def _is_ready(self, engine: Engine, ticket: Ticket) -> bool:
+        """Measure what an answer needs to know; end it if that fails or is given up."""
+        try:
+            is_ready = self._measure_for(engine, ticket)
+        except EngineFailed:
+            raise
+        except Exception as error:  # noqa: BLE001  # the others in its turn have no part in it
+            self._end(ticket, None, self._readable(error))
+            return False
+        if not is_ready:
+            self._end(ticket, "cancelled")
+        return is_ready
 
     def _is_wanted(self) -> bool:
         """Return True if another request waits for the engine, and an answer may be interrupted."""
-        return self.facts.takes_turns and bool(self._line.has_others or self._calls)
+        has_others = self._line.has_others(self._current)
+        return self.facts.takes_turns and bool(has_others or self._calls)
+
+    def _may_join(self) -> bool:
+        """Return True if a request waits that could be decoded together with those in turn."""
+        return len(self._current) < self.facts.at_once and self._line.may_let_in
 
     def _end(
         self, ticket: Ticket, finish: Finish | None, error: SpecchatError | None = None

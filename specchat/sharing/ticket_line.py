@@ -1,7 +1,7 @@
 """Who is answered next: the line of requests that wait, and those that take turns."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from time import monotonic
 
@@ -28,6 +28,7 @@ class TicketLine:
         self.active: deque[Ticket] = deque()
         """Those that have begun; the first one has the next turn."""
         self.aside: Ticket | None = None
+        self.most_in_turn = MOST_IN_TURN
         self.num_refused = 0
         """The requests refused because too many were waiting."""
         self._most_waiting = most_waiting
@@ -44,17 +45,28 @@ class TicketLine:
         return not (self.waiting or self.active)
 
     @property
-    def has_others(self) -> bool:
-        """Whether another ticket than the first one could have a turn now."""
-        has_room = len(self.active) < MOST_IN_TURN
-        return len(self.active) > 1 or bool(self.waiting and has_room)
+    def may_let_in(self) -> bool:
+        """Whether a waiting ticket could take turns now."""
+        return bool(self.waiting) and len(self.active) < self.most_in_turn
+
+    def has_others(self, than: Collection[Ticket]) -> bool:
+        """Whether another ticket than these could have a turn now."""
+        return self.may_let_in or any(each not in than for each in self.active)
+
+    def group(self, most: int) -> list[Ticket]:
+        """Return the tickets of the next turn: the first, and those decoded together with it."""
+        first, *others = self.active
+        if not first.may_be_interrupted:
+            return [first]
+        joining = [each for each in others if each.may_be_interrupted]
+        return [first, *joining[: max(0, most - 1)]]
 
     def add(self, ticket: Ticket) -> None:
         """Let a ticket wait; those that a free turn is about to take do not count.
 
         Raises QueueFull.
         """
-        num_free = MOST_IN_TURN - len(self.active)
+        num_free = self.most_in_turn - len(self.active)
         if len(self.waiting) - num_free >= self._most_waiting:
             self.num_refused += 1
             raise QueueFull(f"{self._most_waiting} requests are waiting: try again later")
@@ -70,9 +82,9 @@ class TicketLine:
         if self.aside is ticket:
             self.aside = None
 
-    def drop_cancelled(self, in_turn: Ticket | None = None) -> None:
-        """End the tickets that were given up, but the one in its turn, which ends that itself."""
-        for ticket in [ticket for ticket in self if ticket.is_cancelled and ticket is not in_turn]:
+    def drop_cancelled(self, in_turn: Collection[Ticket] = ()) -> None:
+        """End the tickets that were given up, but those in their turn, which ends them itself."""
+        for ticket in [each for each in self if each.is_cancelled and each not in in_turn]:
             self.remove(ticket)
             ticket.end("cancelled")
         self.tell_places()
@@ -84,7 +96,7 @@ class TicketLine:
         that was passed over for too long goes first.
         """
         new: list[Ticket] = []
-        while self.waiting and len(self.active) + len(new) < MOST_IN_TURN:
+        while self.waiting and len(self.active) + len(new) < self.most_in_turn:
             new.append(ticket := self._in_order()[0])
             self.waiting.remove(ticket)
             self._served.pop(ticket.client, None)
@@ -105,7 +117,8 @@ class TicketLine:
     def rotate(self, ticket: Ticket) -> None:
         """Put a ticket behind the others: its turn is over, but not its answer."""
         ticket.idle_since = monotonic()
-        self.active.rotate(-1)
+        self.active.remove(ticket)
+        self.active.append(ticket)
 
     def tell_places(self) -> None:
         """Tell each waiting ticket how many answers come before it."""

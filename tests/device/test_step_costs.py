@@ -13,7 +13,7 @@ from device_options import ALL, EXACT, PROMPT, WritePair
 from specchat.decoding.ports import Rows
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.llama import context as passes
+from specchat.llama import native_context as passes
 from specchat.llama.context import Context
 from specchat.llama.library import api, logits_address
 

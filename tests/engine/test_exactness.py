@@ -16,8 +16,8 @@ from specchat.engine import exact_drafts
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
-from specchat.llama import context, tinyblas
-from specchat.llama.context import Batch
+from specchat.llama import text_memory, tinyblas
+from specchat.llama.batch import Batch
 from specchat.llama.library import api
 from specchat.llama.rollback import Rollback
 from specchat.options.declarations import LONGEST_DRAFT
@@ -271,7 +271,7 @@ def test_a_target_without_rollback_reads_forced_tokens_in_exact_passes(
 ) -> None:
     """One by one: no longer pass of such a target is known to be exact."""
     sizes: list[int] = []
-    monkeypatch.setattr(context, "choose_rollback", lambda handle, *_: Rollback(handle))
+    monkeypatch.setattr(text_memory, "choose_rollback", lambda handle, *_, **__: Rollback(handle))
     with loaded(shallow("llama"), exact="on") as engine:
         assert engine.facts.speculation_off_reason
         evaluate = engine.context.evaluate

@@ -32,7 +32,8 @@ from specchat.gguf.draft_kinds import HEAD_BATCH, why_no_head
 from specchat.gguf.eagle_draft import why_unfit
 from specchat.gguf.header import Tensor
 from specchat.gguf.reader import read_header, read_part
-from specchat.llama.context import Batch, Context
+from specchat.llama.batch import Batch
+from specchat.llama.context import Context
 from specchat.llama.eagle_head import features_of
 from specchat.llama.hidden_state_feed import HiddenStateFeed
 from specchat.llama.library import api

@@ -17,7 +17,7 @@ from specchat.engine.loaded_pair import LoadedPair
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, EngineFailed, OutOfMemory
 from specchat.llama import tinyblas
-from specchat.llama.context import Batch
+from specchat.llama.batch import Batch
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.passes import exact_costs, exact_passes, exactness_measurement
 from specchat.passes.learned_cache import LearnedCache

@@ -9,8 +9,9 @@ import pytest
 from conftest import WriteModel
 from specchat import Engine
 from specchat.decoding.chunk import Alternative, Chunk
+from specchat.engine.answer_starts import NO_EXACT_DRAFT
 from specchat.engine.api import Loading
-from specchat.engine.local_engine import NO_EXACT_DRAFT, LocalEngine
+from specchat.engine.local_engine import LocalEngine
 from specchat.passes import exactness_measurement
 from specchat.structured.structure import Structure
 

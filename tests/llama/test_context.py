@@ -440,7 +440,7 @@ def test_an_unsuitable_cache_type_is_named(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If llama.cpp finds one that we did not, by its reason and the option to change."""
-    monkeypatch.setattr("specchat.llama.context.require_cache_type", lambda *_: None)
+    monkeypatch.setattr("specchat.llama.native_context.require_cache_type", lambda *_: None)
     types: dict[str, Any] = {"cache_type": "q8_0"}
     with (
         pytest.raises(ModelWontLoad, match=r"q8_0.*--cache-type"),

@@ -12,7 +12,7 @@ from conftest import WriteModel
 from memory_bench import TOLERANCE, Bench, bench
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.errors import Cancelled
-from specchat.llama.context import LONGEST_REPLAY
+from specchat.llama.text_memory import LONGEST_REPLAY
 from tables import table
 
 TEXT = [int(token) for token in np.random.default_rng(1).integers(3, 250, 900)]

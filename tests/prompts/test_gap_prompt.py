@@ -11,8 +11,8 @@ import pytest
 
 from scripts.support.tiny_gguf import Words, write_parrot
 from specchat.errors import ContextFull, InvalidOption
-from specchat.llama.context import count_common
 from specchat.llama.model import Model
+from specchat.llama.text_memory import count_common
 from specchat.planning.context_shape import ModelOptions
 from specchat.prompts.preparing import Preparation
 from specchat.requests.gap import ContextFile, Gap

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from server.conftest import StartServer
-from specchat.engine.local_engine import NO_EXACT_DRAFT
+from specchat.engine.answer_starts import NO_EXACT_DRAFT
 from specchat.passes import exact_passes, exactness_measurement
 from specchat.server import service
 

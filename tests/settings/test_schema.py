@@ -67,6 +67,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "batch": ([1, 512, 65536], [0, 65537]),
     "flash_attention": (["auto", "on", "off"], ["maybe", True]),
     "cache_disk": ([0, 8192, None, "auto"], [-1, 2**30 + 1, 0.5]),
+    "at_once": ([1, 8], [0, 9, 1.5, None]),
     "cache_ram": ([0, 8192, None, "auto"], [-1, 2**30 + 1, 0.5]),
     "exact": (["on", "auto", "off"], ["maybe", True]),
     "cache_type": (["auto", "f16", "q8_0", "q4_1", "f32"], ["q3", 1]),
@@ -98,8 +99,9 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
 
 OF_ENGINE = {option.key: option for option in (*LoadOptions.fields(), *GenerateOptions.fields())}
 ALSO_FACTS = {
-    "batch", "cache_type", "draft", "draft_length", "draft_tree", "drafter", "key", "max_tokens",
-    "origin", "pair", "statistics", "system_prompt", "target", "temperature", "workers",
+    "at_once", "batch", "cache_type", "draft", "draft_length", "draft_tree", "drafter", "key",
+    "max_tokens", "origin", "pair", "statistics", "system_prompt", "target", "temperature",
+    "workers",
 }  # fmt: skip
 """Options whose names also name a figure or a part of something that is there."""
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -186,10 +186,10 @@ def test_a_second_question_is_cached_by_both_models(
 ) -> None:
     """Neither model evaluates the first question and its answer again."""
     read: list[tuple[int, int]] = []
-    prefill = Context.prefill
+    reading = Context.reading
 
-    def noted(self: Context, tokens: Sequence[int], *others: Any) -> int:
-        num_cached = prefill(self, tokens, *others)
+    def noted(self: Context, tokens: Sequence[int], *others: Any) -> Generator[None, None, int]:
+        num_cached = yield from reading(self, tokens, *others)
         read.append((num_cached, len(tokens)))
         return num_cached
 
@@ -197,7 +197,7 @@ def test_a_second_question_is_cached_by_both_models(
     with Engine.load(*files, **EXACT) as engine:
         prompt = PROMPT * 10
         said = answer(engine, prompt, drafter="model", draft_length=3)
-        monkeypatch.setattr(Context, "prefill", noted)
+        monkeypatch.setattr(Context, "reading", noted)
         answer(engine, [*prompt, *said, 50, 51, 52], drafter="model", draft_length=3)
 
     ((target_cached, target_read), (draft_cached, draft_read)) = read
@@ -319,7 +319,7 @@ def test_forget_closes_drafters(tiny: WriteModel) -> None:
     """Drafters lose all they learned from the text."""
     with LocalEngine(Loading(tiny("llama"), tiny("llama"), **EXACT)) as engine:
         answer(engine, max_tokens=5)
-        drafter = weakref.ref(engine._drafter("suffix+model"))
+        drafter = weakref.ref(engine._places[0].drafter("suffix+model"))
         engine.forget()
         gc.collect()
         assert drafter() is None

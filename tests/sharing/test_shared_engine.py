@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conftest import WriteModel
@@ -171,3 +173,71 @@ def test_too_many_are_refused_and_mistakes_are_reported(shallow: WriteModel) -> 
         assert len(taken) - MOST_IN_TURN in (1, 2)  # a turn is free if the long one has ended
         is_full.set()
         holder.join()
+
+
+def loading_of_several(write: WriteModel, architecture: str) -> Loading:
+    """Return how to load a pair that decodes several answers together."""
+    return replace(loading_of(write, architecture), at_once=3)
+
+
+@pytest.mark.slow(keep=2)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_answers_that_arrive_at_any_time_are_those_they_would_be_alone(
+    shallow: WriteModel, architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five requests at random times, more than are decoded at once; some are given up."""
+    random = np.random.default_rng(7)
+    with shared(loading_of_several(shallow, architecture)) as engine:
+        assert engine.facts.at_once == 3
+        asked = [*PROMPTS, PROMPTS[0][:40]]
+        alone = [Waiter(engine, each, "a", draft_length=3).wait().tokens for each in asked]
+        engine.call(lambda owned: owned.forget())
+        monkeypatch.setattr("specchat.sharing.answer_turn.SLICE_SECONDS", 0.02)
+        for _ in range(3):
+            waiters: dict[int, Waiter] = {}
+            for number in random.permutation(len(asked)).tolist():
+                time.sleep(random.random() * 0.02)
+                waiters[number] = Waiter(engine, asked[number], f"{number}", draft_length=3)
+            given_up = int(random.integers(len(asked)))
+            waiters[given_up].ticket.cancel()
+            for number, waiter in waiters.items():
+                waiter.wait()
+                if number == given_up:
+                    assert waiter.tokens == alone[number][: len(waiter.tokens)]
+                else:
+                    assert waiter.update.finish == "length"
+                    assert waiter.tokens == alone[number]
+
+
+def test_answers_are_decoded_together(shallow: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that arrive while others write join them, and a comparison of speeds is alone."""
+    groups: list[int] = []
+    begin = LocalEngine.begin_together
+
+    def noted(self: LocalEngine, requests: Any) -> Any:
+        groups.append(len(requests))
+        return begin(self, requests)
+
+    monkeypatch.setattr(LocalEngine, "begin_together", noted)
+    with shared(loading_of_several(shallow, "llama")) as engine:
+        first = Waiter(engine, PROMPTS[0], "a", max_tokens=800)
+        first.wait(lambda: bool(first.tokens))
+        second = Waiter(engine, PROMPTS[1], "b", max_tokens=700)
+        second.wait(lambda: bool(second.tokens))
+        third = Waiter(engine, PROMPTS[2], "c", max_tokens=20)
+        assert third.wait().update.finish == "length"
+        assert not first.ticket.is_over
+        assert groups[:2] == [2, 3]
+        first.ticket.cancel()
+        second.ticket.cancel()
+        first.wait()
+        second.wait()
+        groups.clear()
+        changed = threading.Event()
+        asked = GenerateRequest(prompt=PROMPTS[3], **SEEDED | {"max_tokens": 200})
+        timed = Ticket(asked, "race", changed.set, is_timed=True)
+        engine.submit(timed)
+        other = Waiter(engine, PROMPTS[0], "a", max_tokens=5)
+        other.wait()
+        assert timed.is_over
+        assert not groups

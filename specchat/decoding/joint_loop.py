@@ -1,0 +1,148 @@
+"""Several answers at once, whose passes are made together.
+
+Every answer that writes takes part in each pass, with its own draft. Prompts are read between such
+passes, one pass of one prompt at a time, so a long one delays the others by that.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Protocol, TypeAlias, cast
+
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.draft_passes import PassResult, TargetPass
+from specchat.decoding.loop import Answer, Steps
+from specchat.decoding.ports import Rows
+from specchat.errors import Cancelled, SpecchatError
+
+Outcome: TypeAlias = tuple[int, Chunk | SpecchatError]
+"""The number of an answer, and a chunk of it or the error that it has failed with."""
+
+
+class SharedPasses(Protocol):
+    """What makes the passes of several answers as one, of up to `most_rows` tokens in all."""
+
+    most_rows: int
+
+    def run(self, passes: Sequence[TargetPass]) -> Sequence[Rows]:
+        """Return the rows of each. Raises as a model does; the memories are then as they were."""
+
+    def settle(self) -> None:
+        """Called once what a pass has given is used."""
+
+
+def decode_together(answers: Sequence[Answer], passes: SharedPasses) -> Iterator[Outcome]:
+    """Decode answers until all have ended, yielding the chunks of each as they come.
+
+    An answer that fails ends alone. Whenever something is yielded, the memory of each answer holds
+    what `decode` promises.
+    """
+    with ExitStack() as stack:
+        running = [
+            _Running(number, answer, stack.enter_context(closing(answer.steps())))
+            for number, answer in enumerate(answers)
+        ]
+        yield from _Joint(running, passes).outcomes()
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """An answer in progress: the pass that it wants, unless it reads its prompt."""
+
+    number: int
+    answer: Answer
+    steps: Steps
+    wanted: TargetPass | None = None
+    num_prompt_passes: int = 0
+
+
+class _Joint:
+    """Answers in progress, whose passes are made together."""
+
+    def __init__(self, running: list[_Running], passes: SharedPasses) -> None:
+        self._running, self._passes = running, passes
+
+    def outcomes(self) -> Iterator[Outcome]:
+        for each in list(self._running):
+            yield from self._advance(each)  # to its first pass, or into its prompt
+        while self._running:
+            reading = [each for each in self._running if each.wanted is None]
+            if reading:
+                least = min(reading, key=lambda each: each.num_prompt_passes)
+                least.num_prompt_passes += 1
+                yield from self._advance(least)
+            for group in self._groups():
+                concluded = self._concluded(group)
+                self._passes.settle()
+                for each, outcome in concluded:
+                    yield each.number, outcome
+                    yield from self._advance(each)
+
+    def _groups(self) -> Iterator[list[_Running]]:
+        """Yield answers whose passes can be made as one: no larger than is exact for each."""
+        left = [each for each in self._running if each.wanted]
+        while left:
+            group, most, longest = list[_Running](), self._passes.most_rows, 0
+            for each in left:
+                own = each.answer.longest_pass or most
+                count = each.wanted.num_tokens if each.wanted else 0
+                longest = max(longest, count)
+                if group and (len(group) + 1) * longest > min(most, own):
+                    break
+                most = min(most, own)
+                group.append(each)
+            left = left[len(group) :]
+            yield group
+
+    def _concluded(self, group: list[_Running]) -> list[tuple[_Running, Chunk | SpecchatError]]:
+        """Make the passes of a group as one, and return the steps that they end.
+
+        If it fails, each pass is made by itself, so that only those fail that have to.
+        """
+        wanted = [each.wanted for each in group if each.wanted]
+        results = list[PassResult | None]([None] * len(group))
+        error: Cancelled | None = None
+        if len(group) > 1:
+            began = perf_counter()
+            try:
+                rows = self._passes.run(wanted)
+            except Cancelled as raised:
+                error = raised
+            except SpecchatError:
+                pass
+            else:
+                seconds = perf_counter() - began
+                results = [PassResult(own, seconds) for own in rows]
+        concluded: list[tuple[_Running, Chunk | SpecchatError]] = []
+        for each, result in zip(group, results, strict=True):
+            each.wanted = None
+            try:
+                event = each.steps.throw(error) if error else each.steps.send(result)
+            except SpecchatError as raised:
+                self._running.remove(each)
+                concluded.append((each, raised))
+            else:
+                concluded.append((each, cast(Chunk, event)))  # a step ends with one
+        return concluded
+
+    def _advance(self, each: _Running) -> Iterator[Outcome]:
+        """Go on with an answer until it wants a pass, pauses in its prompt, or ends."""
+        if each not in self._running:
+            return
+        each.answer.num_sharing = len(self._running)
+        while True:
+            try:
+                event = next(each.steps)
+            except StopIteration:
+                self._running.remove(each)
+                return
+            except SpecchatError as raised:
+                self._running.remove(each)
+                yield each.number, raised
+                return
+            if isinstance(event, Chunk):
+                yield each.number, event
+            else:
+                each.wanted = event
+                return

@@ -1,0 +1,75 @@
+"""An answer in progress: what decodes it, and the updates that its steps become."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from specchat import drafter_registry
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.loop import Answer
+from specchat.decoding.ports import Drafter, PromptProgress
+from specchat.decoding.request import Request
+from specchat.decoding.statistics import Statistics
+from specchat.engine.pair_pacing import PairPacing
+from specchat.engine.read_texts import ReadBefore
+from specchat.engine.text_place import TextPlace
+from specchat.pacing.pacer import LearningPacer
+from specchat.prompts.prompt import Prompt
+from specchat.requests.answer_update import Update
+
+REASON_INTERVAL = 8
+"""While nothing is drafted, the reason is updated once in this many chunks; this also lets pacing
+learn from plain passes before the answer ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningAnswer:
+    """An answer in the place of its text, ready to be decoded.
+
+    `draft_label` names the draft where it is paused. Passes have up to `longest_pass` tokens if the
+    answer must repeat or be exact. `read_before` says what was read before of its prompt.
+    """
+
+    place: TextPlace
+    prompt: Prompt
+    request: Request
+    drafter: Drafter
+    pacer: LearningPacer | None
+    longest_pass: int | None
+    statistics: Statistics
+    read_before: ReadBefore
+    draft_label: str
+    on_prompt: PromptProgress
+    draft_prompt_before: float
+    """The seconds that the draft had spent on prompts before this one."""
+
+    def decoding(self) -> Answer:
+        """Return what decodes it. Raises ContextFull."""
+        return Answer(
+            self.place.context,
+            self.drafter,
+            self.request,
+            self.statistics,
+            self.on_prompt,
+            self.pacer,
+        )
+
+    def updates(self, chunks: Iterator[Chunk], pacing: PairPacing) -> Generator[Update]:
+        """Yield an update for each chunk that decoding gives."""
+        statistics, draft = self.statistics, self.place.draft
+        uses_model = bool(drafter_registry.DRAFTERS[statistics.drafter].needs)
+        before = self.draft_prompt_before
+        for number, chunk in enumerate(self.prompt.read(chunks, statistics)):
+            statistics.draft_prompt_s = draft.prompt_seconds - before if draft else 0.0
+            is_due = chunk.finish or chunk.proposed or number % REASON_INTERVAL == 0
+            if uses_model and is_due:
+                reason = self.pacer.why_not() if self.pacer else None
+                paused = f"the {self.draft_label} is paused: {reason}" if reason else None
+                unfit: str | None = getattr(self.drafter, "unfit_reason", None)
+                statistics.draft_off_reason = unfit or paused
+            if chunk.finish or not number:
+                statistics.read_again = self.read_before.read_again(statistics)
+            if chunk.finish:
+                self.place.is_unfinished = chunk.finish == "cancelled"
+                statistics.pass_costs = pacing.pass_costs(self.place.context.length)
+                pacing.save()
+            yield Update((chunk,), statistics, finish=chunk.finish)

@@ -1,0 +1,97 @@
+"""Passes that several texts share: the model's weights are read once for all of them.
+
+Each text has a cache of its own (llama.cpp's streams), so a row's bits do not depend on the others,
+as long as a pass has no more rows in all than the longest exact one. llama.cpp computes such a pass
+at once only if each text has as many tokens in it; the tokens that some have more take passes of
+their own within it. So shorter parts are padded where that is faster, and the padding can be
+removed again without another pass.
+"""
+
+from collections.abc import Callable, Sequence
+
+from specchat.decoding.draft_passes import TargetPass
+from specchat.decoding.ports import Rows
+from specchat.llama.batch import SequencesBatch
+from specchat.llama.text_memory import TextMemory
+
+
+class JointPasses:
+    """The shared passes of a context's texts."""
+
+    def __init__(self, texts: Sequence[TextMemory], seconds: Callable[[int], float]) -> None:
+        """Prepare for texts of one context, each a sequence of its own.
+
+        `seconds` returns what a pass takes by its number of tokens, in whatever unit.
+        """
+        self._seconds = seconds
+        self._native = texts[0].native
+        self.most_rows = self._native.chunk
+        self._batch = SequencesBatch(self._native.chunk, 1)
+        self._pads = all(text.rollback_kind.is_free for text in texts)
+        self._padded: list[TextMemory] = []
+
+    def run(self, passes: Sequence[TargetPass]) -> list[Rows]:
+        """Make passes over different texts as one; return the rows of each, valid until the next.
+
+        Raises as TextMemory's `evaluate` does; the memories are then as they were.
+        """
+        texts = [_text_of(each) for each in passes]
+        parts = [text.with_missing(each.tokens) for text, each in zip(texts, passes, strict=True)]
+        length = self._padded_length(texts, [len(part) for part in parts])
+        tokens, positions, sequences = list[int](), list[int](), list[list[int]]()
+        gives_logits, places = list[bool](), list[slice]()
+        for text, each, part in zip(texts, passes, parts, strict=True):
+            count, first = max(length, len(part)), len(tokens)
+            places.append(slice(first, first + len(part)))
+            tokens += [*part, *[part[-1]] * (count - len(part))]
+            positions += range(text.num_evaluated, text.num_evaluated + count)
+            sequences += [[text.sequence]] * count
+            asked = range(len(part) - each.num_rows, len(part))
+            every = self._native.gives_all_logits
+            gives_logits += [every or index in asked for index in range(count)]
+        self._batch.fill_each(tokens, positions, sequences, gives_logits)
+        try:
+            self._native.run(self._batch)
+            rows = self._native.logits(sum(gives_logits))
+        except BaseException:
+            for text, part in zip(texts, parts, strict=True):
+                text.undo(max(length, len(part)))
+            raise
+        given: list[Rows] = []
+        for text, each, part, place in zip(texts, passes, parts, places, strict=True):
+            end = sum(gives_logits[: place.stop])
+            given.append(rows[end - each.num_rows : end])
+            padding = max(length - len(part), 0)
+            text.take_part(part, len(each.tokens), place, padding, len(tokens))
+        self._padded = texts
+        return given
+
+    def _padded_length(self, texts: Sequence[TextMemory], lengths: Sequence[int]) -> int:
+        """Return the length that shorter parts are padded to, 0 to leave them as they are."""
+        longest, count = max(lengths), len(lengths)
+        most = min(self.most_rows // count, *map(_room, texts))
+        if not self._pads or longest > most:
+            return 0
+        # in texts in a row; those between them that have no more tokens begin another pass
+        ragged, done = 0.0, 0
+        while done < longest:
+            left = [length - done for length in lengths if length > done]
+            done += min(left)
+            ragged += self._seconds(min(left) * len(left))
+        return longest if self._seconds(count * longest) <= ragged else 0
+
+    def settle(self) -> None:
+        """Remove the padding, once the drafts of the last pass are rolled back."""
+        for text in self._padded:
+            text.leave_out_padding()
+        self._padded = []
+
+
+def _text_of(wanted: TargetPass) -> TextMemory:
+    if not isinstance(wanted.target, TextMemory) or wanted.branches:
+        raise TypeError("only passes over texts without branches can be shared")
+    return wanted.target
+
+
+def _room(text: TextMemory) -> int:
+    return text.capacity - text.num_evaluated

@@ -1,0 +1,250 @@
+"""Answers whose passes are made together are, token by token, those that they would be alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.draft_passes import TargetPass
+from specchat.decoding.joint_loop import decode_together
+from specchat.decoding.loop import Answer
+from specchat.decoding.noise import Noise
+from specchat.decoding.ports import Rows
+from specchat.decoding.request import Request
+from specchat.decoding.statistics import Statistics
+from specchat.errors import Cancelled, EngineFailed, SpecchatError
+from specchat.options.declarations import Sampling
+from specchat.testing.toy import ToyLanguageModel, random_logits
+
+VOCABULARY = 12
+
+
+@dataclass
+class Passes:
+    """Makes passes of toys as one, notes them, and fails or stops when asked to."""
+
+    most_rows: int = 1000
+    made: list[list[int]] = field(default_factory=list)
+    num_settled: int = 0
+    before: Callable[[Sequence[TargetPass]], None] = lambda _: None
+
+    def run(self, passes: Sequence[TargetPass]) -> list[Rows]:
+        """Make the passes."""
+        self.before(passes)
+        counts = [each.num_tokens for each in passes]
+        assert len(counts) * max(counts) <= self.most_rows
+        self.made.append(counts)
+        lengths = [each.target.length for each in passes]
+        try:
+            return [each.target.evaluate(each.tokens, each.num_rows) for each in passes]
+        except SpecchatError:
+            for each, length in zip(passes, lengths, strict=True):
+                each.target.rollback(length)
+            raise
+
+    def settle(self) -> None:
+        """Count."""
+        self.num_settled += 1
+
+
+class PausingToy(ToyLanguageModel):
+    """A toy that reads its prompt three tokens at a time."""
+
+    def reading(self, tokens: Sequence[int], on_progress: Any = None) -> Any:
+        """Pause after each pass."""
+        num_cached = self.count_known(tokens)
+        for end in range(num_cached + 3, len(tokens), 3):
+            self.prefill(tokens[:end])
+            yield
+        self.prefill(tokens, on_progress)
+        return num_cached
+
+
+def pair_of(number: int) -> ToyPair:
+    """Return a toy pair of its own text; every third one has no draft."""
+    draft = None if number % 3 == 2 else random_logits(VOCABULARY, 100 + number // 2)
+    pair = ToyPair(random_logits(VOCABULARY, 100 + number), draft, vocabulary=VOCABULARY)
+    pair.target = PausingToy(random_logits(VOCABULARY, 100 + number))
+    return pair
+
+
+def request(number: int, sampling: Sampling, **options: Any) -> Request:
+    """Return the request of a number, always the same."""
+    prompt = np.random.default_rng(number).integers(0, VOCABULARY, 2 + 5 * number).tolist()
+    given: dict[str, Any] = {"max_tokens": 20 + number, "draft_length": number % 4}
+    given |= {"tokens": prompt, "noise": Noise(number)}
+    generator = np.random.default_rng(number)
+    return Request(sampling=sampling, random=generator.random, **given | options)
+
+
+def answer_of(pair: ToyPair, asked: Request) -> Answer:
+    """Return an answer that has not begun."""
+    return Answer(pair.target, pair.drafter, asked, pair.statistics)
+
+
+def alone(number: int, sampling: Sampling, **options: Any) -> list[Chunk]:
+    """Return the chunks of an answer by itself."""
+    steps = answer_of(pair_of(number), request(number, sampling, **options)).steps()
+    return [event for event in steps if isinstance(event, Chunk)]
+
+
+def together(
+    numbers: Sequence[int], sampling: Sampling, passes: Passes, **options: Any
+) -> dict[int, list[Chunk | SpecchatError]]:
+    """Return what comes of each answer, by its number."""
+    pairs = [pair_of(number) for number in numbers]
+    asked = [request(number, sampling, **options) for number in numbers]
+    answers = [answer_of(pair, each) for pair, each in zip(pairs, asked, strict=True)]
+    found: dict[int, list[Chunk | SpecchatError]] = {number: [] for number in numbers}
+    for place, outcome in decode_together(answers, passes):
+        found[numbers[place]].append(outcome)
+    return found
+
+
+def chunks_of(outcomes: Sequence[Chunk | SpecchatError]) -> list[Chunk]:
+    """Return the chunks, of which an answer that did not fail has nothing but."""
+    assert not [each for each in outcomes if isinstance(each, SpecchatError)]
+    return [each for each in outcomes if isinstance(each, Chunk)]
+
+
+def said(chunks: Sequence[Chunk]) -> list[Any]:
+    """Return what chunks say, without their times."""
+    return [chunk._replace(seconds=0.0) for chunk in chunks]
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WHOLE], ids=["greedy", "sampled"])
+def test_each_answer_is_the_one_it_is_alone(sampling: Sampling) -> None:
+    """In 50 random companies and orders, with and without drafts, all steps are the same."""
+    wanted = {number: said(alone(number, sampling)) for number in range(8)}
+    random = np.random.default_rng(1)
+    for _ in range(50):
+        count = int(random.integers(1, 9))
+        numbers = [int(number) for number in random.permutation(8)[:count]]
+        passes = Passes()
+        found = together(numbers, sampling, passes)
+        for number in numbers:
+            assert said(chunks_of(found[number])) == wanted[number]
+        assert passes.num_settled >= len(passes.made)
+
+
+def test_answers_that_write_share_their_passes() -> None:
+    """Four answers of 20 plain steps take about as many passes as one."""
+    passes = Passes()
+    together([0, 1, 2, 3], GREEDY, passes, draft_length=0, max_tokens=40)
+    assert passes.made.count([1, 1, 1, 1]) >= 25
+    assert len(passes.made) <= 60
+
+
+def test_a_long_prompt_is_read_between_the_passes_of_the_others() -> None:
+    """While one prompt is read, another answer takes a step after each of its passes."""
+    pairs = [pair_of(0), pair_of(1)]
+    asked = [
+        request(0, GREEDY, draft_length=0, max_tokens=30),
+        request(1, GREEDY, draft_length=0, tokens=list(range(10)) * 6),
+    ]
+    answers = [answer_of(pair, each) for pair, each in zip(pairs, asked, strict=True)]
+    order = [number for number, _ in decode_together(answers, Passes())]
+    before = order.index(1)
+    assert 15 <= before <= 22  # 59 tokens in passes of three, a step of the other after each
+
+
+@pytest.mark.parametrize("longest", [1, 2, 3, 5, 8])
+def test_no_pass_is_longer_than_is_exact(longest: int) -> None:
+    """Passes of all that take part have at most as many tokens as each of them allows."""
+    wanted = {number: tokens_of(alone(number, GREEDY)) for number in range(6)}
+    passes = Passes(most_rows=64)
+
+    def require_short(made: Sequence[TargetPass]) -> None:
+        assert len(made) * max(each.num_tokens for each in made) <= longest
+
+    passes.before = require_short
+    found = together(list(range(6)), GREEDY, passes, longest_pass=longest)
+    assert {number: tokens_of(chunks_of(each)) for number, each in found.items()} == wanted
+    assert (longest == 1) == (not passes.made)  # each pass is then one answer's own
+
+
+def test_only_the_answer_that_fails_ends() -> None:
+    """A pass that fails is made again one by one; those of the others go on."""
+    passes = Passes()
+
+    def fail(made: Sequence[TargetPass]) -> None:
+        if len(made) > 2:
+            raise EngineFailed("a pass of three fails")
+
+    passes.before = fail
+    pairs = [pair_of(number) for number in range(3)]
+
+    def broken(_: Sequence[int]) -> Any:
+        raise EngineFailed("this text cannot be read")
+
+    pairs[1].target._logits_after = broken
+    answers = [
+        answer_of(pair, request(number, GREEDY, draft_length=0))
+        for number, pair in enumerate(pairs)
+    ]
+    found: dict[int, list[Any]] = {0: [], 1: [], 2: []}
+    for number, outcome in decode_together(answers, passes):
+        found[number].append(outcome)
+
+    assert [str(each) for each in found[1]] == ["this text cannot be read"]
+    for number in (0, 2):
+        plain = alone(number, GREEDY, draft_length=0)
+        assert tokens_of(chunks_of(found[number])) == tokens_of(plain)
+
+
+def test_a_stop_ends_all_answers_with_what_they_have() -> None:
+    """Stopped in a shared pass, each answer ends as cancelled, and its memory holds its text."""
+    passes = Passes()
+
+    def stop(_: Sequence[TargetPass]) -> None:
+        if len(passes.made) == 5:
+            raise Cancelled("the answer was stopped")
+
+    passes.before = stop
+    found = together([0, 1, 2], GREEDY, passes, draft_length=0, max_tokens=40)
+    for number, outcomes in found.items():
+        chunks = chunks_of(outcomes)
+        assert chunks[-1].finish == "cancelled"
+        tokens = tokens_of(chunks)
+        plain = alone(number, GREEDY, draft_length=0, max_tokens=40)
+        assert tokens == tokens_of(plain)[: len(tokens)]
+        assert len(tokens) >= 1
+
+
+def test_an_answer_that_is_given_up_leaves_the_others_alone() -> None:
+    """One answer is cancelled after a few steps; the others are what they would be."""
+    pairs, stopped = [pair_of(number) for number in range(3)], [False]
+    asked = [
+        request(number, GREEDY, is_cancelled=(lambda: stopped[0]) if number == 1 else lambda: False)
+        for number in range(3)
+    ]
+    answers = [answer_of(pair, each) for pair, each in zip(pairs, asked, strict=True)]
+    found: dict[int, list[Any]] = {0: [], 1: [], 2: []}
+    for number, outcome in decode_together(answers, Passes()):
+        found[number].append(outcome)
+        stopped[0] = len(found[1]) >= 3
+
+    assert found[1][-1].finish == "cancelled"
+    assert len(found[1]) == 4
+    for number in (0, 2):
+        assert said(chunks_of(found[number])) == said(alone(number, GREEDY))
+
+
+def test_statistics_are_each_answers_own() -> None:
+    """What is counted of an answer does not depend on the others."""
+    pairs = [pair_of(number) for number in range(3)]
+    answers = [answer_of(pair, request(number, WHOLE)) for number, pair in enumerate(pairs)]
+    list(decode_together(answers, Passes()))
+    for number, pair in enumerate(pairs):
+        own = pair_of(number)
+        list(answer_of(own, request(number, WHOLE)).steps())
+        for name in ("prompt_tokens", "generated_tokens", "steps", "drafted", "accepted"):
+            found, wanted = getattr(pair.statistics, name), getattr(own.statistics, name)
+            assert found == wanted, name
+        assert isinstance(pair.statistics, Statistics)

@@ -1,0 +1,177 @@
+"""Answers that an engine decodes together are those that it gives alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import WriteModel
+from engine.test_heads import (  # noqa: F401  # a fixture
+    DOUBTFUL,
+    KINDS,
+    LAYERS,
+    WriteHead,
+    heads,
+    opened,
+)
+from engine.test_lossless import EXACT
+from scripts.support.tiny_gguf import ARCHITECTURES
+from specchat.engine.api import Loading
+from specchat.engine.local_engine import LocalEngine
+from specchat.errors import SpecchatError
+from specchat.requests.answer_request import GenerateRequest
+from tables import table
+
+PROMPTS = [
+    [3 + (7 * place + 31 * number) % 240 for place in range(20 + 40 * number)]
+    for number in range(4)
+]
+
+
+def request(number: int, **options: Any) -> GenerateRequest:
+    """Return a request of its own prompt, with a seed of its own."""
+    given = {"temperature": 0.9, "seed": 5 + number, "max_tokens": 30, "ignore_end": True}
+    return GenerateRequest(prompt=PROMPTS[number], **given | {"draft_length": 3} | options)
+
+
+def alone(engine: LocalEngine, asked: GenerateRequest) -> list[int]:
+    """Return the tokens of an answer by itself."""
+    return [
+        token for update in engine.begin(asked) for chunk in update.chunks for token in chunk.tokens
+    ]
+
+
+def together(
+    engine: LocalEngine, asked: Sequence[GenerateRequest]
+) -> tuple[list[list[int]], list[SpecchatError | None]]:
+    """Return the tokens of each answer, and the errors they failed with."""
+    tokens: list[list[int]] = [[] for _ in asked]
+    errors: list[SpecchatError | None] = [None] * len(asked)
+    for number, update in engine.begin_together(asked):
+        tokens[number] += [token for chunk in update.chunks for token in chunk.tokens]
+        errors[number] = update.error
+    return tokens, errors
+
+
+def loading(write: WriteModel, architecture: str, **options: Any) -> Loading:
+    """Return how to load a target and a draft for four texts at once."""
+    draft = write(architecture, "half right")
+    given = {**EXACT, "ctx": 512, "at_once": 4}
+    return Loading(write(architecture), draft, **given | options)
+
+
+@table("architecture", ARCHITECTURES)
+def test_each_answer_is_the_one_it_is_alone(shallow: WriteModel, architecture: str) -> None:
+    """With drafts and seeds, in several companies; what is in memory changes nothing."""
+    with LocalEngine(loading(shallow, architecture)) as engine:
+        wanted = [alone(engine, request(number)) for number in range(4)]
+        random = np.random.default_rng(3)
+        for _ in range(4):
+            numbers = random.permutation(4)[: random.integers(2, 5)].tolist()
+            tokens, errors = together(engine, [request(number) for number in numbers])
+            assert errors == [None] * len(numbers)
+            assert tokens == [wanted[number] for number in numbers]
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen35"])
+def test_exact_answers_have_the_bits_that_they_have_alone(
+    shallow: WriteModel, architecture: str
+) -> None:
+    """With `--exact on` the probabilities of all tokens are equal, too."""
+    with LocalEngine(loading(shallow, architecture, exact="on")) as engine:
+        engine.prepare(only_exactness=True)
+        asked = [request(number, alternatives=3) for number in range(4)]
+        wanted = [
+            [step.alternatives for update in engine.begin(each) for step in update.chunks]
+            for each in asked
+        ]
+        engine.forget()
+        found: list[list[Any]] = [[] for _ in asked]
+        for number, update in engine.begin_together(asked):
+            found[number] += [step.alternatives for step in update.chunks]
+        for own, others in zip(wanted, found, strict=True):
+            joined = [[each for step in steps for each in step] for steps in (own, others)]
+            assert joined[0] == joined[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_draft_for_each_answer(heads: WriteHead, kind: str) -> None:  # noqa: F811
+    """Each text has a head of its own, which reads the target's states of that text."""
+    files = heads(kind, noise=DOUBTFUL, num_layers=LAYERS[kind])
+    with opened(files, ctx=512, at_once=3) as engine:
+        if len(engine._places) == 1:
+            pytest.skip("the head shares the target's memory, which then holds one text")
+        options = {"temperature": 0.0, "seed": None, "drafter": "head"}
+        asked = [request(number, **options) for number in range(3)]
+        wanted, accepted = [], []
+        for each in asked:
+            updates = list(engine.begin(each))
+            wanted.append(
+                [token for update in updates for step in update.chunks for token in step.tokens]
+            )
+            accepted.append(updates[-1].statistics.accepted)
+        engine.forget()
+        tokens: list[list[int]] = [[] for _ in asked]
+        statistics: dict[int, Any] = {}
+        for number, update in engine.begin_together(asked):
+            tokens[number] += [token for step in update.chunks for token in step.tokens]
+            statistics[number] = update.statistics
+        assert tokens == wanted
+        assert [statistics[number].accepted for number in range(3)] == accepted
+        assert sum(accepted) > 0
+
+
+def test_one_that_fails_does_not_end_the_others(shallow: WriteModel) -> None:
+    """A prompt that does not fit ends its answer, and a wrong option, too."""
+    with LocalEngine(loading(shallow, "llama")) as engine:
+        wanted = alone(engine, request(0))
+        long = GenerateRequest(prompt=[5] * 600, max_tokens=5)
+        wrong = request(1, drafter="head")
+        tokens, errors = together(engine, [request(0), long, wrong])
+        assert tokens == [wanted, [], []]
+        assert errors[0] is None
+        assert "600 tokens" in str(errors[1])
+        assert "cannot work here" in str(errors[2])
+        assert alone(engine, request(0)) == wanted
+
+
+def test_a_stop_ends_all_and_they_go_on_where_they_were(shallow: WriteModel) -> None:
+    """Stopped every few steps and begun again, the texts are the same, and no prompt is reread."""
+    with LocalEngine(loading(shallow, "lfm2")) as engine:
+        wanted = [alone(engine, request(number)) for number in range(3)]
+        engine.forget()
+        begun: list[list[Any]] = [[], [], []]
+        for _ in range(100):
+            left = [number for number in range(3) if sum(len(s.tokens) for s in begun[number]) < 30]
+            if not left:
+                break
+            asked = [
+                request(
+                    number,
+                    begun=tuple(begun[number]),
+                    max_tokens=30 - sum(len(step.tokens) for step in begun[number]),
+                )
+                for number in left
+            ]
+            num_known = [len(begun[number]) for number in left]
+            count = 0
+            for place, update in engine.begin_together(asked):
+                steps = [step for step in update.chunks if step.tokens][num_known[place] :]
+                num_known[place] = max(0, num_known[place] - len(update.chunks))
+                begun[left[place]] += steps
+                count += len(steps)
+                if count >= 9:
+                    engine.stop()
+        found = [[token for step in each for token in step.tokens] for each in begun]
+        assert found == wanted
+
+
+def test_fewer_texts_are_held_where_memory_is_short(shallow: WriteModel) -> None:
+    """The plan says how many answers are decoded at once, and each has the whole context."""
+    with LocalEngine(loading(shallow, "llama", at_once=3)) as engine:
+        assert len(engine._places) == 3
+        assert engine.facts.context == 512
+        assert "context 512 for each of 3 answers" in engine.facts.plan

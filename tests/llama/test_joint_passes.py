@@ -1,0 +1,168 @@
+"""Passes over several texts of real llama.cpp give each text the logits that it has alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import WriteModel
+from scripts.support.tiny_gguf import ARCHITECTURES
+from specchat.decoding.draft_passes import TargetPass
+from specchat.errors import Cancelled
+from specchat.llama import tinyblas
+from specchat.llama.context import Context
+from specchat.llama.joint_passes import JointPasses
+from specchat.llama.library import AbortFlag
+from specchat.llama.model import Model
+from specchat.llama.text_memory import TextMemory
+from specchat.passes.exact_passes import LONGEST_COMPARED
+from specchat.planning.context_shape import ModelOptions, shape_context
+from tables import table
+
+OPTIONS = ModelOptions(ctx=512, flash_attention="off", cache_type="f32", threads=1)
+TOLERANCE = 0.02
+"""Logits of the tiny models have a standard deviation of about 5; wrong ones are off by 5 to 24."""
+EXACT = ["llama", "qwen3"]
+"""Architectures whose tiny files give the same bits in all passes of up to a few tokens."""
+
+
+def texts_of(count: int) -> list[list[int]]:
+    """Return texts of different lengths."""
+    random = np.random.default_rng(5)
+    return [random.integers(3, 250, 20 + 9 * number).tolist() for number in range(count)]
+
+
+@contextmanager
+def memories(
+    tiny: WriteModel, architecture: str, count: int, abort: AbortFlag | None = None
+) -> Iterator[list[TextMemory]]:
+    """Make a context of several texts."""
+    with Model(tiny(architecture), OPTIONS) as model:
+        shape = replace(
+            shape_context(model.sizes.layout, OPTIONS, is_on_gpu=False), num_texts=count
+        )
+        with Context(model, OPTIONS, abort, shape=shape) as first:
+            yield [first, *(TextMemory(first.native, number) for number in range(1, count))]
+
+
+def rows_alone(
+    tiny: WriteModel, architecture: str, before: Sequence[int], tokens: Sequence[int]
+) -> Any:
+    """Return the logits after each token, read one by one in a context of one text."""
+    with Model(tiny(architecture), OPTIONS) as model, Context(model, OPTIONS) as context:
+        context.prefill(before)
+        return np.array([context.evaluate([token], 1)[0].copy() for token in tokens])
+
+
+@table("architecture", ARCHITECTURES)
+def test_each_text_has_the_rows_that_it_has_alone(tiny: WriteModel, architecture: str) -> None:
+    """Texts take part with drafts of different lengths, of which some tokens are rejected."""
+    random = np.random.default_rng(2)
+    with memories(tiny, architecture, 3) as texts:
+        joint, known = JointPasses(texts, float), texts_of(3)
+        for text, tokens in zip(texts, known, strict=True):
+            text.prefill(tokens)
+        for _ in range(6):
+            taking = [number for number in range(3) if random.random() < 0.8] or [1]
+            drafts = {number: random.integers(3, 250, 1 + random.integers(5)) for number in taking}
+            passes = []
+            for number in taking:
+                texts[number].mark()
+                tokens = drafts[number].tolist()
+                passes.append(TargetPass(texts[number], tokens, len(tokens)))
+            for number, rows in zip(taking, joint.run(passes), strict=True):
+                wanted = rows_alone(tiny, architecture, known[number], drafts[number].tolist())
+                assert np.array(rows) == pytest.approx(wanted, abs=TOLERANCE)
+            for number in taking:
+                kept = int(random.integers(1, len(drafts[number]) + 1))
+                known[number] += drafts[number][:kept].tolist()
+                texts[number].rollback(len(known[number]))
+            joint.settle()
+            assert [text.tokens for text in texts] == known
+
+
+@table("architecture", EXACT)
+def test_the_bits_of_a_text_do_not_depend_on_the_others(
+    tiny: WriteModel, architecture: str
+) -> None:
+    """Up to the longest exact pass, each row is bit for bit the one of a pass over one token."""
+    with memories(tiny, architecture, 3) as texts, tinyblas.left_out(LONGEST_COMPARED):
+        joint, tokens = JointPasses(texts, float), list(range(50, 58))
+        wanted = [rows_alone(tiny, architecture, own, tokens) for own in texts_of(3)]
+        for text, own in zip(texts, texts_of(3), strict=True):
+            text.prefill(own)
+        for step, token in enumerate(tokens):
+            passes = [TargetPass(text, [token], 1) for text in texts]
+            for alone, rows in zip(wanted, joint.run(passes), strict=True):
+                assert np.array_equal(rows[0], alone[step])
+
+
+@table("architecture", ARCHITECTURES)
+def test_prompts_are_read_between_the_passes_of_others(tiny: WriteModel, architecture: str) -> None:
+    """A text that is read in parts, with shared passes of the others in between, is right."""
+    with memories(tiny, architecture, 3) as texts:
+        joint, known = JointPasses(texts, float), texts_of(3)
+        for text, tokens in zip(texts[:2], known[:2], strict=True):
+            text.prefill(tokens)
+        long = np.random.default_rng(8).integers(3, 250, 400).tolist()
+        for _ in texts[2].reading(long):
+            joint.run([TargetPass(text, [77], 1) for text in texts[:2]])
+            for own in known[:2]:
+                own.append(77)
+        rows = joint.run([TargetPass(text, [99], 1) for text in texts])
+        for row, tokens in zip(rows, [*known[:2], long], strict=True):
+            wanted = rows_alone(tiny, architecture, tokens, [99])
+            assert np.array(row) == pytest.approx(wanted, abs=TOLERANCE)
+
+
+@table("architecture", ARCHITECTURES)
+def test_a_pass_that_is_stopped_leaves_each_text_as_it_was(
+    tiny: WriteModel, architecture: str
+) -> None:
+    """After an abort, the same pass gives what it would have given."""
+    abort = AbortFlag()
+    with memories(tiny, architecture, 2, abort) as texts:
+        joint, known = JointPasses(texts, float), texts_of(2)
+        for text, tokens in zip(texts, known, strict=True):
+            text.prefill(tokens)
+            text.mark()
+        passes = [TargetPass(text, [60, 61, 62], 3) for text in texts]
+        abort.set()
+        with pytest.raises(Cancelled):
+            joint.run(passes)
+        abort.clear()
+        assert [text.tokens for text in texts] == known
+        for own, rows in zip(known, joint.run(passes), strict=True):
+            wanted = rows_alone(tiny, architecture, own, [60, 61, 62])
+            assert np.array(rows) == pytest.approx(wanted, abs=TOLERANCE)
+
+
+@table("architecture", ARCHITECTURES)
+def test_a_copy_of_one_text_can_be_restored_in_the_place_of_another(
+    tiny: WriteModel, architecture: str
+) -> None:
+    """The others keep what they hold."""
+    with memories(tiny, architecture, 3) as texts:
+        joint, known = JointPasses(texts, float), texts_of(3)
+        for text, tokens in zip(texts, known, strict=True):
+            text.prefill(tokens)
+        texts[2].restore(texts[0].image())
+        rows = joint.run([TargetPass(text, [99], 1) for text in texts])
+        for own, tokens in zip(rows, [known[0], known[1], known[0]], strict=True):
+            wanted = rows_alone(tiny, architecture, tokens, [99])
+            assert np.array(own) == pytest.approx(wanted, abs=TOLERANCE)
+
+
+@table("architecture", ARCHITECTURES)
+def test_the_memory_of_several_texts_is_as_large_as_planned(
+    tiny: WriteModel, architecture: str
+) -> None:
+    """Each text has a cache of its own."""
+    with memories(tiny, architecture, 1) as texts:
+        sizes, shape = texts[0].model.sizes, texts[0].shape
+        assert sizes.cache(replace(shape, num_texts=4)) == 4 * sizes.cache(shape)
