@@ -15,7 +15,7 @@ SEVERAL = "it has several heads, for one token each"
 TARGETS: Mapping[str, str] = {
     **dict.fromkeys(
         (
-            *("qwen35", "qwen35moe", "glm4moe", "glm-dsa", "hy_v3", "cohere2moe"),
+            *("qwen3next", "qwen35", "qwen35moe", "glm4moe", "glm-dsa", "hy_v3", "cohere2moe"),
             *("deepseek2", "deepseek32", "bailingmoe3", "nemotron_h_moe"),
         ),
         "",
@@ -23,10 +23,12 @@ TARGETS: Mapping[str, str] = {
     **dict.fromkeys(("mimo2", "step35"), SEVERAL),
     **dict.fromkeys(("bailingmoe2", "exaone4", "exaone-moe", "glm4", "dots3note"), NO_GRAPH),
     **dict.fromkeys(("glm5-next", "qwen4exp"), NO_GRAPH),
-    **dict.fromkeys(("qwen3next", "deepseek4"), UNTRIED),
+    "deepseek4": UNTRIED,
 }
 """Architectures with prediction heads, and why some are refused. llama.cpp ends the process for
 some of those."""
+GIVING_OUTPUT_STATES = frozenset({"qwen3next"})
+"""The architectures whose head gives its own state only for tokens that have logits."""
 NEEDED = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight", "attn_norm.weight")
 """Tensors without which llama.cpp ends the process; it reports others that are missing."""
 NEEDED_TOO = {

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from specchat.decoding.ports import PromptProgress, Rows
+from specchat.gguf.prediction_head import GIVING_OUTPUT_STATES
 from specchat.llama.context import Context
 from specchat.llama.head_context import HeadContext
 from specchat.llama.hidden_state_feed import HiddenStateFeed
@@ -50,7 +51,8 @@ class Head(HeadContext):
         super().__init__(context, self.make_feed(target))
         self._nothing = np.zeros(model.hidden_width, np.float32)
         self._own = self._nothing
-        context.keep_hidden_states()
+        self._is_of_outputs = model.header.architecture in GIVING_OUTPUT_STATES
+        context.keep_hidden_states(of_outputs=self._is_of_outputs)
         context.source = self
         self.feed.begin(self)
 
@@ -93,7 +95,8 @@ class Head(HeadContext):
         """Append tokens; return the logits after each of the last `num_rows`, as views."""
         rows = self.context.evaluate(tokens, num_rows)
         if num_rows:
-            self._own = self.context.hidden_states()[-1].copy()
+            last = len(rows) - 1 if self._is_of_outputs else -1
+            self._own = self.context.hidden_states()[last].copy()
         return rows
 
     def restore(self, image: MemoryImage) -> None:

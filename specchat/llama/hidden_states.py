@@ -56,9 +56,9 @@ def why_not_runnable(draft: Header) -> str | None:
     return None if all(can_read[read] for read in kind_of(draft).reads) else NO_HEADS
 
 
-def keep_hidden_states(context: object) -> None:
-    """Let a context keep the state of every token of a pass, not only of those with logits."""
-    _set_hidden_states(context, True, False)
+def keep_hidden_states(context: object, *, of_outputs: bool = False) -> None:
+    """Let a context keep the state of every token of a pass, or only `of_outputs`, with logits."""
+    _set_hidden_states(context, True, of_outputs)
 
 
 def hidden_states_of(context: object, count: int, width: int) -> HiddenStates:

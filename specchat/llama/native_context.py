@@ -127,12 +127,15 @@ class NativeContext(AbstractContextManager["NativeContext"]):
             self._rows_at = (address, rows)
         return rows
 
-    def keep_hidden_states(self, layers: Sequence[int] = ()) -> None:
-        """From now on, keep the last layer's output of each pass, or the inputs of some layers."""
+    def keep_hidden_states(self, layers: Sequence[int] = (), *, of_outputs: bool = False) -> None:
+        """From now on, keep the last layer's output of each pass, or the inputs of some layers.
+
+        With `of_outputs`, the output is kept for tokens with logits alone.
+        """
         if layers:
             keep_layer_inputs(self.handle, layers)
         else:
-            keep_hidden_states(self.handle)
+            keep_hidden_states(self.handle, of_outputs=of_outputs)
 
     def hidden_states(self, count: int) -> HiddenStates:
         """Return the last layer's output of the last pass over `count` tokens, (tokens, width)."""

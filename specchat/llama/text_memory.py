@@ -273,9 +273,12 @@ class TextMemory:
         count = self._num_last if self.native.gives_all_logits else num_rows
         return self.native.logits(count)[count - num_rows : count]
 
-    def keep_hidden_states(self, layers: Sequence[int] = ()) -> None:
-        """From now on, keep the last layer's output of each pass, or the inputs of some layers."""
-        self.native.keep_hidden_states(layers)
+    def keep_hidden_states(self, layers: Sequence[int] = (), *, of_outputs: bool = False) -> None:
+        """From now on, keep the last layer's output of each pass, or the inputs of some layers.
+
+        With `of_outputs`, the output is kept for tokens with logits alone.
+        """
+        self.native.keep_hidden_states(layers, of_outputs=of_outputs)
 
     def hidden_states(self) -> HiddenStates:
         """Return the last layer's output of the last pass, (tokens, width), until the next."""

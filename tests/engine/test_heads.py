@@ -50,7 +50,7 @@ EXACT: dict[str, Any] = {
 }
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 KINDS = [
-    *("qwen35", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"),
+    *("qwen3next", "qwen35", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"),
     *("deepseek2", "deepseek32", "glm-dsa", "bailingmoe3", "nemotron_h_moe"),
     *("qwen35 in two files", "gemma4 in two files"),
     *("qwen3 in two files", "qwen3moe in two files"),
@@ -72,7 +72,7 @@ LAYERS = (
 )
 """Enough layers for one of each sort that an architecture has, where many tokens are decoded."""
 OTHER_KINDS = (
-    *("deepseek4", "qwen3next", "mimo2", "step35"),
+    *("deepseek4", "mimo2", "step35"),
     *("bailingmoe2", "exaone4", "exaone-moe", "glm4", "glm5-next", "dots3note", "qwen4exp"),
 )
 """Architectures whose heads are refused: not tried yet, or not run by llama.cpp."""

@@ -515,6 +515,7 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
     "qwen35moe": qwen35moe_layer,
     "glm4moe": glm4moe_layer,
     "hy_v3": hy_v3_layer,
+    "qwen3next": qwen3next_layer,
     "deepseek2": deepseek2_layer,
     "deepseek32": deepseek32_layer,
     "bailingmoe3": bailingmoe3_layer,
@@ -533,7 +534,6 @@ WITH_DRAFTS: dict[str, Callable[[Shape, int], Tensors]] = {
     "hunyuan_vl": qwen3_layer,
     "minimax-m2": minimax_layer,
     "lfm2moe": lfm2moe_layer,
-    "qwen3next": qwen3next_layer,
 }
 """More architectures for which EAGLE-3 and DFlash drafts are written."""
 WITH_POSITIONS: dict[str, Callable[[Shape, int], Tensors]] = {
