@@ -15,9 +15,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeAlias
 
-from scripts.support.tiny_gguf.drafts import CASES, DRAFT_LENGTH, PROMPT, write_case
+from scripts.support.tiny_gguf.drafts import CASES, DRAFT_LENGTH, OWN_HEAD_CASES, PROMPT, write_case
 
-TYPES = {"EAGLE-3": "draft-eagle3", "DSpark": "draft-dspark"}
+TYPES = {"EAGLE-3": "draft-eagle3", "DSpark": "draft-dspark", "MTP": "draft-mtp"}
 NUM_TOKENS = 50
 LINE = re.compile(
     r"draft candidate +0, pos +\d+: +(?P<drafted>\d+)"
@@ -62,7 +62,8 @@ def main() -> None:
     parser.add_argument("tool", type=Path, help="llama-speculative-simple")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        cases = {case: steps(options.tool.resolve(), case, Path(folder)) for case in CASES}
+        tool = options.tool.resolve()
+        cases = {case: steps(tool, case, Path(folder)) for case in (*CASES, *OWN_HEAD_CASES)}
     lines = [f" {json.dumps(case)}: {json.dumps(found)}" for case, found in cases.items()]
     package = f'"llama-cpp-python": "{version("llama_cpp_python")}"'
     options.file.write_text("{" + ",\n".join([package, *lines]) + "}\n", "utf-8")

@@ -14,7 +14,13 @@ from scipy import stats
 
 from engine.test_heads import PROMPT as HEADS_PROMPT
 from engine.test_heads import exact_shares
-from scripts.support.tiny_gguf.drafts import CASES, DRAFT_LENGTH, PROMPT, write_case
+from scripts.support.tiny_gguf.drafts import (
+    CASES,
+    DRAFT_LENGTH,
+    OWN_HEAD_CASES,
+    PROMPT,
+    write_case,
+)
 from specchat.decoding.proposal import DraftToken
 from specchat.drafting.head_drafter import HeadDrafter
 from specchat.engine.api import Loading
@@ -104,7 +110,7 @@ def test_the_draft_needs_the_right_inputs(
 
 
 @pytest.mark.slow(keep=6)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, *OWN_HEAD_CASES])
 def test_drafts_are_those_of_llama_cpp(
     folder: Path, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
