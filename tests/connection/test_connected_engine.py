@@ -501,6 +501,14 @@ def test_reasoning_is_switched_in_the_words_of_each_server() -> None:
     assert "reasoning_effort" not in body_for(OTHER)
 
 
+def test_a_structure_that_the_question_describes_is_not_described_again() -> None:
+    """Only specchat's own server does that, and is told whether to."""
+    for is_shown in (True, False):
+        schema = Structure("json_schema", '{"type": "integer"}', is_shown=is_shown)
+        assert body_for(SPECCHAT, structure=schema)["show_schema"] == is_shown
+        assert "show_schema" not in body_for(VLLM, structure=schema)
+
+
 def test_an_answer_is_continued_where_the_server_can() -> None:
     """It takes fields of its own in vLLM and SGLang."""
     begun: list[ChatMessage] = [*QUESTION, {"role": "assistant", "content": "It is"}]

@@ -907,6 +907,9 @@ async def test_specchat_serve_reports_all_that_a_chat_shows(serve: Running) -> N
         assert figures.statistics.cached_tokens <= figures.statistics.prompt_tokens
         assert "drafter" in record
         assert "context" in header_text(app)
+        assert "thinking" not in frame_text(app)
+        await say(pilot, "/think", wait=False)
+        await until(pilot, lambda: "has no reasoning to switch" in screen_text(app))
 
 
 @pytest.mark.slow

@@ -59,6 +59,15 @@ async def test_the_card_shows_whole_sizes_of_files(monkeypatch: pytest.MonkeyPat
         await until(pilot, lambda: f"{name} · 14.2 MB" in screen_text(app))
 
 
+async def test_the_card_names_the_target_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A head has its target's name, too."""
+    facts = replace(FACTS, draft=f"{FACTS.target}, trained head")
+    monkeypatch.setattr("scripted_chat.FACTS", facts)
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "draft    trained head · " in screen_text(app))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("uses_mouse", [True, False])
 async def test_a_question_of_the_start_screen_is_asked(*, uses_mouse: bool) -> None:

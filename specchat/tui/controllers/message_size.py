@@ -55,7 +55,9 @@ class MessageSize:
     again_s: float = 0.0
     """About how long that takes here; 0.0 if it is not known."""
     _asked: object = None
-    """What the prompt depends on beside the message, as of the last count."""
+    """What the prompt depends on beside the message."""
+    _is_new: bool = False
+    """Whether that has changed since the last count, and not by asking."""
     _count: int = 0
     """The number of changes so far: what belongs to an earlier one is dropped."""
     _is_waiting: bool = False
@@ -70,14 +72,19 @@ class MessageSize:
             self._look_later()
 
     def follow(self) -> None:
-        """Count again if the next prompt is another one: after `/system`, a switch, an edit."""
+        """Count again if the next prompt is another one: after `/system`, a switch, an edit.
+
+        An answer that ends leaves the memory as it is, and the engine to a title.
+        """
         chat = self.conversations
         before = chat.number, chat.leaf, self.questions.editing, chat.system_prompt, chat.schema
-        model = self.pair_controller.facts, self.options.thinking, self.answers.current is None
+        controller = self.pair_controller
+        model = controller.session, controller.facts is None, self.options.thinking
         if (asked := (before, model)) != self._asked:
-            self._asked = asked
+            self._asked, self._is_new = asked, self.answers.current is None
             self._show_again(0)
-            self.changed()
+            if self._is_new:
+                self.changed()
 
     def _look_later(self) -> None:
         self.view.later(QUIET_SECONDS, partial(self._look, self._count))
@@ -91,7 +98,8 @@ class MessageSize:
         written, text = self.written()
         if not text.strip() or is_slash(written.rstrip()):
             self._show(None)
-            self._ask_without_message(number)
+            if self._is_new:
+                self._ask_without_message(number)
         elif "@" in written:
             arguments = number, written, text, Path.cwd()
             threading.Thread(target=self._read_files, args=arguments, daemon=True).start()
@@ -144,6 +152,7 @@ class MessageSize:
         """Show the size, or the estimate where the engine cannot count; None without a message."""
         if number != self._count:
             return
+        self._is_new = False
         self._show_again(size.read_again if size and self.conversations.branch else 0)
         if estimate is not None:
             self._show(size or PromptSize(estimate), is_estimate=size is None)

@@ -58,9 +58,10 @@ class Welcome(VerticalScroll, can_focus=False):
             width = card.content_size.width  # 0 until it is laid out
             unknown = UNREPORTED if facts.served_by else NO_DRAFT
             context = f"{facts.context} tokens" if facts.context else UNREPORTED
+            draft = (facts.draft or unknown).removeprefix(f"{facts.target}, ")  # of a head
             rows = [
                 _row("target", facts.target, facts.target_file_bytes, width),
-                _row("draft", facts.draft or unknown, facts.draft_file_bytes, width),
+                _row("draft", draft, facts.draft_file_bytes, width),
                 _row("context", context, 0, width),
             ]
             rows += [_row("runs on", facts.plan, 0, width)] if facts.served_by else []
