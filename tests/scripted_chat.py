@@ -10,6 +10,7 @@ from time import sleep
 from typing import Any, NamedTuple
 
 from specchat.decoding.chunk import Chunk, Finish, Kind, Origin, Piece, ToolCall, TreeToken
+from specchat.decoding.repeats import Repeats
 from specchat.decoding.replay import Replay
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts, Loading
@@ -97,6 +98,8 @@ class Script:
     close_hold: threading.Event | None = None
     """Where set, an engine that is to end waits for it."""
     num_closed: int = 0
+    finds_loops: bool = False
+    """Whether the statistics say of a passage that it is said over and over."""
 
     def load(self, loading: Loading, on_progress: Callable[[Stage, float], bool]) -> Engine:
         """Stand in for loading a pair."""
@@ -121,6 +124,7 @@ class ScriptedEngine(Engine):
         self._script = script
         self._stopped = threading.Event()
         self._drafts, self._is_replay = True, False
+        self._repeats = Repeats()
 
     def begin(self, request: AnswerRequest) -> Generator[Update]:
         """Answer a conversation."""
@@ -149,6 +153,7 @@ class ScriptedEngine(Engine):
             drafter="suffix+model", draft_length="auto", prompt_tokens=40, cached_tokens=30,
             time_to_first_token_s=0.12, pass_costs=COSTS, left_out=script.left_out,
         )  # fmt: skip
+        self._repeats = Repeats()
         self._drafts = options.get("drafter") != "none"
         if not self._drafts:
             self.stats.drafter, self.stats.speculation_off_reason = "none", "switched off"
@@ -197,10 +202,10 @@ class ScriptedEngine(Engine):
         return [*reasoning, *map(Token, in_tokens(text)), *calls] or [Token("")]
 
     def _step(self, tokens: Sequence[Token], finish: Finish | None) -> Chunk:
-        origins = ORIGINS[-len(tokens) :]
+        origins, end = ORIGINS[-len(tokens) :], self.stats.generated_tokens
         step = Chunk(
             "".join(each.text for each in tokens if each.kind == "answer"),
-            tuple(range(len(tokens))), origins, tuple(each.text for each in tokens),
+            tuple(range(end - len(tokens), end)), origins, tuple(each.text for each in tokens),
             (1, 2, 3) * self._drafts, (" no",) * self._drafts, finish, self.stats.decode_s,
             self._script.chances, alternatives=(self._script.alternatives,) * len(tokens),
             tree=self._script.tree if len(tokens) == len(ORIGINS) else (),
@@ -229,6 +234,9 @@ class ScriptedEngine(Engine):
         elif self._drafts:
             generated = self.stats.generated_tokens
             self.stats.step_times = timed(SPEEDUP, self.stats.decode_s, generated)
+        if self._script.finds_loops:
+            self.stats.repeating = self._repeats.add(each.text for each in tokens)
+            self.stats.repeated += num_tokens if self.stats.repeating else 0
         num_reasoning = sum(each.kind == "reasoning" for each in tokens)
         self.stats.reasoning_tokens += num_reasoning
         self.stats.reasoning_s += STEP_SECONDS * (num_reasoning > 0)

@@ -132,7 +132,7 @@ def _run(
         temperature=temperature,
         number=number,
         prompt="\n\n".join(prompt),
-        tokens_per_second=stats.tokens_per_second,
+        tokens_per_second=stats.counted_rate,
         stats=stats.as_dict() | more,
         tokens=tuple(token for chunk in chunks for token in chunk.tokens),
         text="".join(chunk.reasoning + chunk.text for chunk in chunks),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from specchat.decoding.chunk import Chunk
+from specchat.decoding.repeats import Repeats
 from specchat.decoding.replay import Replay
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import Gain, compared
@@ -200,9 +201,17 @@ class RacedAnswer:
     """The race of an answer: what to decode next, and what came of it."""
 
     def __init__(self, steps: Sequence[Chunk]) -> None:
-        """Race the answer of these steps. Raises SpecchatError if it has no tokens."""
-        self.tokens = tuple(token for step in steps for token in step.tokens)
-        self.texts = tuple(text for step in steps for text in step.texts)
+        """Race the answer of these steps. Raises SpecchatError if it has no tokens.
+
+        Where it says a passage over and over, the race ends.
+        """
+        repeats, raced = Repeats(), list[Chunk]()
+        for step in steps:
+            if repeats.add(step.tokens):
+                break
+            raced.append(step)
+        self.tokens = tuple(token for step in raced for token in step.tokens)
+        self.texts = tuple(text for step in raced for text in step.texts)
         if not self.tokens:
             raise SpecchatError("the model wrote nothing: try another prompt")
         self._plain, self._speculative = LaneInProgress(self, PLAIN), LaneInProgress(self, None)

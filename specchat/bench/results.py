@@ -44,7 +44,8 @@ PLAIN = Arm(drafter_registry.PLAIN, 0)
 class Run:
     """One measured answer; `stats` has the fields of `specchat ask --json`, and more.
 
-    A server's answer has no `tokens`, only `text`.
+    A passage that it says over and over does not count in its `tokens_per_second`. A server's
+    answer has no `tokens`, only `text`.
     """
 
     arm: Arm

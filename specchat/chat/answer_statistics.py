@@ -21,7 +21,7 @@ SUMMED_FIELDS = (
     "repeated",
 )  # fmt: skip
 SUMMED_LISTS = ("acceptance_histogram", "drafted_by_position")
-RATIOS = ("tokens_per_second", "acceptance_rate", "tokens_per_step")
+RATIOS = ("acceptance_rate", "tokens_per_step")
 RACE = "race"
 """The key of the race in the statistics of a stored answer."""
 UNKNOWN = "-"
@@ -40,9 +40,10 @@ Record = Mapping[str, Any]
 class AnswerTotals:
     """The combined figures of several answers; None for a figure that no answer has.
 
-    Rates are ratios of sums, not means of rates. `speedup` is the time that plain decoding would
-    have taken divided by the time taken, over the steps whose speedup is known, and `speedup_error`
-    its relative standard error.
+    Rates are ratios of sums, not means of rates. Passages that an answer says over and over count
+    neither in `tokens_per_second` nor in the speedup. `speedup` is the time that plain decoding
+    would have taken divided by the time taken, over the steps whose speedup is known, and
+    `speedup_error` its relative standard error.
     """
 
     answers: int
@@ -65,13 +66,13 @@ def add_up(answers: Iterable[Record]) -> AnswerTotals:
     """Return the totals of some answers."""
     records = list(answers)
     stepped = [record for record in records if record.get("steps")]
-    gain = _summed(map(gain_of, records))
+    gain, counted = _summed(map(gain_of, records)), list(map(_counted, records))
     tokens, seconds = _sum(records, "generated_tokens"), _sum(records, "decode_s")
     return AnswerTotals(
         answers=len(records),
         tokens=int(tokens),
         decode_s=seconds,
-        tokens_per_second=_ratio(tokens, seconds),
+        tokens_per_second=_ratio(sum(each for each, _ in counted), sum(s for _, s in counted)),
         speedup=gain.speedup or None,
         speedup_error=gain.error if gain.speedup else None,
         acceptance_rate=_ratio(_sum(records, "accepted"), _sum(records, "drafted")),
@@ -100,6 +101,14 @@ def over_the_answer(record: Record, gain: Gain) -> Gain:
     elif generated:
         seconds *= num_tokens / generated
     return replace(gain, plain_s=gain.speedup * seconds, own_s=seconds, num_tokens=num_tokens)
+
+
+def _counted(record: Record) -> tuple[float, float]:
+    """Return the tokens and the seconds of an answer without what repeats a passage."""
+    if not record.get("repeated"):
+        return record.get("generated_tokens") or 0, record.get("decode_s") or 0.0
+    gain = over_the_answer(record, Gain())
+    return gain.num_tokens, gain.own_s
 
 
 def is_raced(record: Record) -> bool:
@@ -169,6 +178,7 @@ def combine_parts(first: Record, second: Record) -> dict[str, Any]:
     totals = add_up([first, second])
     for name in RATIOS:
         whole[name] = getattr(totals, name) or 0.0
+    whole["tokens_per_second"] = _ratio(totals.tokens, totals.decode_s) or 0.0
     whole["accepted_by_position"] = list(totals.accepted_by_position)
     return whole | record_of(_summed(map(gain_of, [first, second])))
 

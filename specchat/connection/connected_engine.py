@@ -19,6 +19,7 @@ from specchat.connection.stream_reader import DONE, StreamReader
 from specchat.connection.structure_check import why_not
 from specchat.connection.token_counts import count_tokens
 from specchat.decoding.chunk import Chunk
+from specchat.decoding.repeats import TextRepeats
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, ContextFull, ServerFailed
@@ -135,7 +136,7 @@ class ConnectedEngine(Engine):
         is_chat = isinstance(request, ChatRequest)
         reader, stats = StreamReader(is_chat, self._repeated(request)), figures.statistics
         stream, is_done = self._open(CHAT if is_chat else TEXT, body), False
-        text = list[str]()
+        text, repeats = list[str](), TextRepeats()
         for data in self._until_complete(stream, reader):
             if data.strip() == DONE:
                 is_done = True
@@ -148,6 +149,7 @@ class ConnectedEngine(Engine):
             watch.update(figures)
             if chunk is not None:
                 text.append(chunk.text)
+                stats.repeating = repeats.add("".join(piece.text for piece in chunk.pieces))
                 yield chunk._replace(seconds=stats.decode_s)
         if self._is_stopped:
             watch.close()

@@ -14,7 +14,7 @@ from specchat.wording import READ_AGAIN
 
 DRAFTS = ("drafted", "accepted", "acceptance_rate")
 STEPS = ("steps", "tokens_per_step", "acceptance_histogram", "accepted_by_position")
-ALWAYS_UNREPORTED = ("nodes", "forced", "repeated", "draft_s", "verify_s", "overhead_s")
+ALWAYS_UNREPORTED = ("nodes", "forced", "draft_s", "verify_s", "overhead_s")
 UNKNOWN_COUNT = "the server does not report tokens: speeds count the parts of its stream"
 LARGEST = 1 << 31
 MUCH_FASTER = 2.0
@@ -191,6 +191,9 @@ class ReportedFigures:
             )
         if (left_out := _count(figures, "left_out_messages")) is not None:
             stats.left_out = left_out
+        if (repeated := _count(figures, "repeated")) is not None:
+            self._has.add("repeated")
+            stats.repeated = min(repeated, stats.generated_tokens)
         if isinstance(again := figures.get("read_again"), Mapping):
             self._has.add("read_again")
             counts = {reason: _count(again, reason) or 0 for reason in READ_AGAIN}
@@ -233,7 +236,7 @@ class ReportedFigures:
         missing += [] if "prompt" in has else ["prompt_tokens"]
         missing += [] if "cached" in has else ["cached_tokens"]
         missing += [] if "prompt_s" in has else ["prompt_s"]
-        missing += [] if "read_again" in has else ["read_again"]
+        missing += [name for name in ("read_again", "repeated") if name not in has]
         stats.unreported = tuple(missing)
 
 

@@ -192,10 +192,12 @@ class Answer:
         seconds = self._statistics.time_step(began, drafting, verifying)
         self._ended = began + seconds
         times, num_forced = self._statistics.step_times, chunk.origins.count(GRAMMAR.name)
-        num_own, is_repeated = len(chunk.tokens) - num_forced, self._repeats.add(chunk.tokens)
-        if is_repeated or num_unread > 1:  # forced tokens are read together without drafts, too
+        num_own, num_repeating = len(chunk.tokens) - num_forced, self._repeats.add(chunk.tokens)
+        # the beginning of a continued answer may repeat, too, but only what is new counts
+        self._statistics.repeating = min(num_repeating, self._statistics.generated_tokens)
+        if num_repeating or num_unread > 1:  # forced tokens are read together without drafts, too
             times.leave_out()
-            self._statistics.repeated += num_own * is_repeated
+            self._statistics.repeated += num_own if num_repeating else 0
         else:
             times.add(num_extra + tree.num_nodes, num_own, seconds, drafting)
         return chunk._replace(seconds=self._statistics.decode_s)

@@ -45,7 +45,8 @@ class Statistics:
     counts once. Of a draft with branches they count the positions, and `nodes` counts all tokens.
     `forced` counts the tokens that a grammar forced, which nothing drafted or verified: an answer
     has one token from each step, the accepted and the forced ones. `repeated` counts the tokens in
-    which it said a passage over and over, which its gain leaves out. `is_valid` says of an ended
+    which it said a passage over and over, which its gain leaves out, and `repeating` how many in a
+    row were such as of now: 0 once the text goes on. `is_valid` says of an ended
     answer whether it is what its structure asked for, None if it had none; `invalid_reason` says
     why a complete one is not. `acceptance_histogram[i]` is the number of steps that accepted i
     drafted tokens. `draft_s` is the time of drafting, draws included, `verify_s` that of the
@@ -72,6 +73,7 @@ class Statistics:
     nodes: int = 0
     forced: int = 0
     repeated: int = 0
+    repeating: int = 0
     is_valid: bool | None = None
     invalid_reason: str = ""
     drafted_by_position: list[int] = field(default_factory=list)
@@ -192,6 +194,12 @@ class Statistics:
         return self.generated_tokens / self.decode_s if self.decode_s else 0.0
 
     @property
+    def counted_rate(self) -> float:
+        """Tokens per second without passages said over and over, where the times are known."""
+        times = self.step_times
+        return times.num_tokens / times.seconds if times.seconds else self.tokens_per_second
+
+    @property
     def gain(self) -> Gain:
         """The gain from speculation, as far as it is known."""
         gain = self.reported_gain or self.step_times.gain()
@@ -239,6 +247,7 @@ class Statistics:
         for name, (drafted, accepted) in later.by_origin.items():
             before = by_origin.get(name, (0, 0))
             by_origin[name] = before[0] + drafted, before[1] + accepted
+        goes_on = later.repeating == later.generated_tokens
         first = self if self.steps else later
         waited = 0.0 if self.steps else self.prompt_s
         return replace(
@@ -249,6 +258,7 @@ class Statistics:
             time_to_first_token_s=first.time_to_first_token_s + waited,
             first_step_s=first.first_step_s,
             first_step_tokens=first.first_step_tokens,
+            repeating=later.repeating + (self.repeating if goes_on else 0),
             step_times=self.step_times.joined(later.step_times),
             by_origin=by_origin,
             **sums,

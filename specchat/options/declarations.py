@@ -356,6 +356,11 @@ class ChatOptions(Options):
         minimum=0,
         maximum=MOST_IDLE_MINUTES,
     )
+    repeat_limit: int = declare(
+        1000,
+        "Tokens said over and over after which the chat stops an answer; 0: never.",
+        minimum=0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,6 +143,7 @@ def own_figures(statistics: Statistics, request: ServedRequest) -> dict[str, Any
         "tokens_per_step": statistics.tokens_per_step,
         "nodes": statistics.nodes,
         "forced": statistics.forced,
+        "repeated": statistics.repeated,
         "valid": statistics.is_valid,
         "by_origin": by_origin,
         **statistics.gain.as_record(),

@@ -214,6 +214,11 @@ def key_of(command: str, changed: Mapping[str, str] | None = None) -> str:
     return key_names((changed or {}).get(command, _KEYS[command]))
 
 
+def slash_of(command: str) -> str:
+    """Return a command's slash command, by its id."""
+    return next(f"/{each.slash[0]}" for each in COMMANDS if each.id == command)
+
+
 def palette_rows(key_of: KeyOf) -> Iterator[tuple[str, str, str]]:
     """Yield the title, help and action of every command, and of each of its arguments.
 

@@ -11,7 +11,7 @@ from specchat.connection.opening import EngineSource
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ModelNotFound
 from specchat.hub.references import Reference
-from specchat.options.declarations import ScreenOptions, ServerOptions
+from specchat.options.declarations import ChatOptions, ScreenOptions, ServerOptions
 from specchat.tui.commands import key_of
 
 SERVER = "the server"
@@ -149,6 +149,8 @@ class Setup:
     """A notice to show first."""
     idle_minutes: int = 0
     """Minutes without a question after which the pair is unloaded; 0 for never."""
+    repeat_limit: int = ChatOptions().repeat_limit
+    """Tokens said over and over after which an answer is stopped; 0 for never."""
 
     def key_of(self, command: str) -> str:
         """Return the display names of a command's keys, as set in the settings."""

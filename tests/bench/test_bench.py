@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -17,6 +17,10 @@ from specchat.bench.measurement import BenchmarkPlan, MeasuringCallback, measure
 from specchat.bench.plot import Bar, draw
 from specchat.bench.results import PLAIN, Arm, Results, Run, speedup_of
 from specchat.bench.tasks import TASKS, TEXTS, Task
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.statistics import Statistics
+from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.answer_update import Update
 
 AUTO = Arm()
 TWO = (Task("one", (("first",), ("second",))), Task("two", (("third",),)))
@@ -68,6 +72,23 @@ def test_speedups_are_of_neighbours() -> None:
     assert set(results.ratios(AUTO)) == {(t, at) for t in ("one", "two") for at in (0.0, 0.8)}
     assert results.ratios(AUTO, "one", 0.8) == {("one", 0.8): [pytest.approx(1.5)] * 2}
     assert results.speedup(AUTO) == pytest.approx((1.5, 1.5, 1.5))
+
+
+def test_passages_said_over_and_over_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of both ways of decoding: it is always the same passage."""
+
+    def looping(engine: FakeEngine, request: AnswerRequest) -> Generator[Update]:
+        is_plain = request.drafter == "none"
+        statistics = Statistics(generated_tokens=400, repeated=300, steps=400)
+        statistics.decode_s = 40.0 if is_plain else 11.0
+        statistics.step_times.add(0, 100, 10.0 if is_plain else 8.0)
+        yield Update((Chunk("abc", (1, 2, 3), finish="length"),), statistics, finish="length")
+
+    monkeypatch.setattr(FakeEngine, "_answer", looping)
+    results = measured(FakeEngine())
+
+    assert results.speedup(AUTO).speedup == pytest.approx(1.25)
+    assert results.decode_rate(PLAIN, "one", 0.0) == pytest.approx(10.0)
 
 
 def test_a_prompt_that_does_not_fit_is_left_out_with_its_reason() -> None:

@@ -57,6 +57,15 @@ def test_a_race_is_repeated_until_it_says_something(seconds: float, rounds: int)
     assert race.gain.is_sound == (seconds > 0.001)
 
 
+def test_a_race_ends_where_the_answer_repeats_itself() -> None:
+    """There drafts are always right."""
+    said = [Chunk(f"{token} ", (token,), ("target",), (f"{token} ",)) for token in range(60)]
+    answer = RacedAnswer([*said, *said[:4] * 100])
+    lane, end = next(answer.turns)
+    tokens = lane.options(end)["replay"].tokens
+    assert 60 + 32 <= len(tokens) < 60 + 50
+
+
 def test_the_figures_follow_from_the_times() -> None:
     """The rates are tokens per second of decoding, the speedup is their ratio."""
     race = race_of(gain=Gain("faster", 2.0, 0.01, 3.0, 1.5))

@@ -53,6 +53,17 @@ def test_passages_said_over_and_over_weigh_nothing_in_sums() -> None:
     assert record_of(gain_of(whole)).items() <= whole.items()
 
 
+def test_passages_said_over_and_over_make_no_answer_faster() -> None:
+    """The rate of several answers leaves them out; that of one whose parts are joined has all."""
+    looping = part(500, repeated=480, counted_s=10.0, counted_tokens=20)
+    usual = part(80)
+
+    assert add_up([looping]).tokens_per_second == pytest.approx(2.0)
+    assert add_up([looping, usual]).tokens_per_second == pytest.approx(100 / 18)
+    assert add_up([looping, usual]).tokens == 580
+    assert combine_parts(looping, usual)["tokens_per_second"] == pytest.approx(10.0)
+
+
 def test_an_older_answer_counts_the_tokens_that_repeat_nothing() -> None:
     """Their seconds are not known, so a token is taken to have lasted as long as any other."""
     gain = gain_of(part(500, speedup=3.0, repeated=480))

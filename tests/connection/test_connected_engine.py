@@ -112,6 +112,21 @@ def test_line_ends_of_windows_and_comments_are_read_too() -> None:
         assert parts(list(engine.answer(QUESTION))) == whole
 
 
+def test_a_loop_is_found_in_a_stream() -> None:
+    """However the server cuts its text; the sum of such tokens only `specchat serve` reports."""
+    text = "And so it goes on and on. " * 60
+    recording = read_recording("ollama")
+    with recording.server() as server, connected(server) as engine:
+        for size in (7, 400):
+            cut = [text[place : place + size] for place in range(0, len(text), size)]
+            events: list[dict[str, Any]] = [{"choices": [{"delta": {"content": e}}]} for e in cut]
+            events.append({"choices": [{"delta": {}, "finish_reason": "length"}]})
+            server.put("POST", CHAT, event_answer(events))
+            list(engine.answer(QUESTION))
+            assert 300 < engine.stats.repeating < 480
+            assert engine.stats.as_dict()["repeated"] is None
+
+
 def test_reasoning_without_an_opening_tag_is_named() -> None:
     """Some templates open it within the prompt, so only a parser at the server can tell."""
     recording = read_recording("vllm_0_10")
@@ -157,7 +172,8 @@ def test_drafts_are_counted_by_metrics_where_the_answer_does_not_say() -> None:
 
 def test_what_a_server_read_again_is_shown_if_it_says_so() -> None:
     """As `specchat serve` does; reasons that nobody knows and odd counts are left out."""
-    again = b'"specchat":{"read_again":{"edited":7,"seed":-1,"odd":3,"model":"x"}},"usage"'
+    counts = b'{"edited":7,"seed":-1,"odd":3,"model":"x"}'
+    again = b'"specchat":{"repeated":3,"read_again":' + counts + b'},"usage"'
     recording = read_recording("vllm")
     answer = recording.stream(**{"stream_options.include_usage": True})
     with recording.server() as server, connected(server) as engine:
@@ -165,7 +181,8 @@ def test_what_a_server_read_again_is_shown_if_it_says_so() -> None:
         assert engine.stats.as_dict()["read_again"] is None
         server.put("POST", CHAT, answer.with_bytes(lambda each: each.replace(b'"usage"', again)))
         list(engine.answer(QUESTION))
-        assert engine.stats.as_dict()["read_again"] == {"edited": 7}
+        stats = engine.stats.as_dict()
+        assert (stats["read_again"], stats["repeated"]) == ({"edited": 7}, 3)
 
 
 def test_counters_that_others_moved_too_say_nothing() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from specchat.decoding.repeats import LEAST_TOKENS, Repeats
+from specchat.decoding.repeats import LEAST_TOKENS, Repeats, TextRepeats
+from specchat.options.declarations import ChatOptions
 from tables import table
 
 CHANCE = random.Random(1)
@@ -48,3 +49,37 @@ def test_a_passage_that_repeats_a_part_of_itself_is_found() -> None:
     found = places(TEXT + passage * 12)
     assert found[0] <= len(TEXT) + 6 * len(passage)
     assert found[-1] == len(TEXT) + 12 * len(passage) - 1
+
+
+@table("size", [1, 3, 1000])
+def test_a_loop_is_found_in_a_text_without_tokens(size: int) -> None:
+    """Wherever its parts are cut; words count about as tokens do."""
+    text = "The fox went home. " + "It was late, so it slept.\n" * 30
+    repeats = TextRepeats()
+    found = [repeats.add(text[place : place + size]) for place in range(0, len(text), size)]
+
+    assert 29 * 8 - 16 < found[-1] <= 29 * 8
+    assert repeats.add("Then the morning came") == 0
+
+
+ON_PURPOSE = {
+    "table": "| yes | no | n/a | 0 |\n" * 40,
+    "zeros": ", ".join(["0"] * 256),
+    "matrix": "[" + ",\n ".join(["[" + ", ".join(["0"] * 16) + "]"] * 16) + "]",
+    "board": ("+---" * 8 + "+\n" + "|   " * 8 + "|\n") * 8,
+    "wall": "___|___|___|___|___|___\n_|___|___|___|___|___|_\n" * 12,
+    "code": "grid.append([0] * 8)\n" * 50,
+    "song": "Na na na na, na na na na, hey hey hey, goodbye\n" * 20,
+    "drums": "H|x-x-x-x-x-x-x-x-|\nS|----o-------o---|\nB|o-------o-------|\n" * 8,
+    "lines": "I will not talk in class.\n" * 100,
+    "mantra": "Om mani padme hum\n" * 108,
+}
+"""Texts that people ask for, and that repeat a passage."""
+
+
+@table("name", ON_PURPOSE)
+def test_what_repeats_on_purpose_stays_below_the_limit(name: str) -> None:
+    """Of the chat, which stops an answer there."""
+    repeats = TextRepeats()
+    found = max(repeats.add(letter) for letter in ON_PURPOSE[name])
+    assert 0 < found < ChatOptions().repeat_limit

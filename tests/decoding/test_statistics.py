@@ -83,6 +83,26 @@ def test_a_passage_said_over_and_over_does_not_count() -> None:
     assert statistics.generated_tokens == 300
     assert 300 - statistics.repeated < 50
     assert statistics.step_times.num_tokens == 300 - statistics.repeated
+    assert statistics.repeated < statistics.repeating < 300  # with the first times it was said
+    times = statistics.step_times
+    assert statistics.counted_rate == times.num_tokens / times.seconds
+
+
+def test_a_continued_answer_counts_anew_how_long_it_repeats() -> None:
+    """What it begins with may have been in the same loop."""
+    pair = ToyPair(lambda tokens: np.eye(5, dtype=np.float32)[(tokens[-1] + 1) % 5])
+    first = pair.chunks(draft_length=3, max_tokens=300)
+    pair.chunks(draft_length=3, max_tokens=40, begun=tuple(first))
+    assert pair.statistics.repeating == 40
+
+
+@table(("repeating", "whole"), [(40, 340), (39, 39), (0, 0)])
+def test_an_interruption_does_not_end_a_loop(repeating: int, whole: int) -> None:
+    """If all of the later part repeats what the first one did, both count."""
+    first = Statistics(prompt_tokens=5, generated_tokens=400, repeating=300)
+    later = Statistics(prompt_tokens=5, generated_tokens=40, repeating=repeating)
+    assert first.joined(later).repeating == whole
+    assert first.joined(Statistics()).repeating == 300
 
 
 def test_an_answer_of_nothing_has_no_rates() -> None:

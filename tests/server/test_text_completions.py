@@ -35,6 +35,16 @@ def test_a_text_is_continued(demo_server: Running) -> None:
     assert reply["specchat"]["drafter"]
 
 
+def test_an_answer_in_a_loop_is_counted_and_not_stopped(demo_server: Running) -> None:
+    """A client decides for itself; here it has made the model say a token over and over."""
+    token = str(post(demo_server, "/tokenize", prompt="chat")["tokens"][-1])
+    reply = complete(demo_server, max_tokens=900, logit_bias={token: 100})
+
+    assert reply["usage"]["completion_tokens"] == 900
+    assert reply["choices"][0]["finish_reason"] == "length"
+    assert 850 < reply["specchat"]["repeated"] < 900
+
+
 def test_several_prompts_and_choices_are_answered_in_order(demo_server: Running) -> None:
     """Each prompt counts once in the usage."""
     prompts = [TEXT, "The draft model"]

@@ -201,3 +201,16 @@ async def test_the_idle_minutes_change_at_once(file: Path) -> None:
         await pilot.press("backspace", "5", "enter")
         await until(pilot, lambda: says(file, "unload_after = 5"))
         await until(pilot, lambda: app.state.idle.minutes == 5)
+
+
+@pytest.mark.slow
+async def test_the_limit_of_a_loop_changes_at_once(file: Path) -> None:
+    """0 switches it off."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f9")
+        await choose(pilot, app, "stop repeating")
+        await until(pilot, lambda: isinstance(app.screen, LineScreen))
+        await pilot.press(*["backspace"] * 4, "0", "enter")
+        await until(pilot, lambda: says(file, "repeat_limit = 0"))
+        await until(pilot, lambda: app.answers.repeat_limit == 0)

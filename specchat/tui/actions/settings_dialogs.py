@@ -125,6 +125,8 @@ class SettingsDialogs:
             self.view.appearance.toggle_origins()
         elif name == "chat.unload_after":
             self.state.idle.minutes = value
+        elif name == "chat.repeat_limit":
+            self.state.answers.repeat_limit = value
         elif name == "screen.statistics":
             self.view.want_panel(wants=value)
 

@@ -18,8 +18,8 @@ from specchat.tui.controllers.gains import Gains
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END, Question
 from specchat.tui.controllers.writing import WAITING, Writing
-from specchat.tui.texts.figures import SERVED_BY, UNFINISHED, Figures, stored_figures
-from specchat.tui.texts.line_below import LineBelow, line_below
+from specchat.tui.texts.figures import REPEATING, SERVED_BY, UNFINISHED, Figures, stored_figures
+from specchat.tui.texts.line_below import LineBelow, line_below, repeating_line
 from specchat.tui.texts.sampling_text import only_sampling
 
 SHOW_INTERVAL = 0.05
@@ -55,6 +55,8 @@ class Answers:
         """Called after an answer has ended."""
         self.on_free: Callable[[], None] = lambda: None
         """Called once nothing is being written, be it an answer or a part of a race."""
+        self.repeat_limit = 0
+        """Tokens said over and over after which an answer is stopped; 0 for never."""
         self._view = view
         self._conversations = conversations
         self._pair_controller = pair_controller
@@ -104,6 +106,7 @@ class Answers:
         writing.display = display
         if display is not None and writing.has_begun:
             display.show(writing.parts)
+            self._say_repeating(writing)
         elif display is not None:
             display.say(WAITING)
 
@@ -175,7 +178,9 @@ class Answers:
         steps = self._known_steps(writing) if has_arrived else None
         self._conversations.finish(writing.stored, writing.parts, finish, figures, steps)
         if writing.display is None:
-            self._report_elsewhere(writing, reason)
+            self._report_elsewhere(
+                writing, reason, is_looping=finish == "cancelled" and REPEATING in figures
+            )
         else:
             words = (reason,) if reason else self.line_below(finish, figures)
             writing.display.say(*words, has_failed=bool(reason))
@@ -188,7 +193,7 @@ class Answers:
         self.settle()
         self.on_end()
 
-    def _report_elsewhere(self, writing: Writing, reason: str) -> None:
+    def _report_elsewhere(self, writing: Writing, reason: str, *, is_looping: bool) -> None:
         """Say that an answer has ended in a conversation that is not open."""
         title = "Another chat"
         with suppress(SpecchatError):  # another process may have deleted it, or use the store
@@ -196,7 +201,8 @@ class Answers:
         if reason:
             self._view.report(f"{title}: {reason}")
         else:
-            self._view.notify(f"Answered: {title}. {self._key_of('conversations')} opens it.")
+            words = "Stopped, repeating itself" if is_looping else "Answered"
+            self._view.notify(f"{words}: {title}. {self._key_of('conversations')} opens it.")
 
     def line_below(self, finish: str | None, figures: Mapping[str, Any]) -> LineBelow:
         """Return the line below an answer of this conversation."""
@@ -281,6 +287,7 @@ class Answers:
             return
         if not update.chunks:
             return
+        self._watch_for_loops(writing, update.statistics.repeating)
         if self._shown_at - self._figures_at >= FIGURES_INTERVAL:
             self._figures_at = self._shown_at
             self._view.show_state()
@@ -310,6 +317,22 @@ class Answers:
             self._notify_once(f"{refused} /think lists its values.")
         for notice in statistics.notices:
             self._notify_once(notice)
+
+    def _watch_for_loops(self, writing: Writing, num_repeating: int) -> None:
+        """Say below an answer that it repeats itself, and stop it after `repeat_limit` tokens."""
+        if writing.is_lane:
+            return
+        if writing.is_repeating != bool(num_repeating):
+            writing.is_repeating = bool(num_repeating)
+            self._say_repeating(writing)
+        if 0 < self.repeat_limit <= num_repeating and not writing.is_stopped:
+            self.stop()
+
+    def _say_repeating(self, writing: Writing) -> None:
+        """Show below an answer in progress whether it repeats itself."""
+        if writing.display is not None:
+            words = repeating_line(self._key_of) if writing.is_repeating else ""
+            writing.display.say(words)
 
     def _notify_once(self, notice: str) -> None:
         """Show a notice about an ignored option, once per conversation and pair."""

@@ -15,6 +15,7 @@ from specchat.tui.texts.figures import (
     ASKED_WITH,
     ORIGINS,
     OWN,
+    REPEATING,
     SERVED_BY,
     UNREPORTED,
     Figures,
@@ -61,6 +62,8 @@ class Writing:
     """Whether it continues an answer by its text, so that its tokens may not follow its steps."""
     is_stopped: bool = False
     """Whether the user has stopped it, perhaps too late for the engine."""
+    is_repeating: bool = False
+    """Whether it says a passage over and over just now."""
     has_begun: bool = False
     """Whether a step has arrived, or the answer has ended without one."""
     question: Question | None = None
@@ -116,6 +119,7 @@ class Writing:
             **({} if "drafter" in stats.unreported else {"drafter": stats.drafter}),
             "drafted_by_position": stats.drafted_by_position,
             "reasoning_s": stats.reasoning_s,
+            **({REPEATING: stats.repeating} if stats.repeating else {}),
         }
         if stats.served_by:
             fields |= {SERVED_BY: stats.served_by, UNREPORTED: list(stats.unreported)}

@@ -113,22 +113,19 @@ def gain_with_error(figures: Figures) -> str:
 
 
 def savings(figures: Figures) -> list[str]:
-    """Return the seconds saved by this answer, today and ever, as far as there are any.
+    """Return the seconds saved by this answer, and those saved today, or else ever.
 
     Within its error an answer saved none; the sums have what it is estimated to have.
     """
     own = figures.gain.saved_s
     uncounted = 0.0 if figures.is_counted else own
     today, ever = (before + uncounted for before in figures.saved_before)
-    more = list[str]()
+    words, more = saved_text(own) if figures.tone == "good" else "", ""
     if today > max(own, 0.0) + 1.0:
-        more.append(f"today {duration_text(today)}")
-    if ever > max(today, 0.0) + 1.0:
-        more.append(f"in all {duration_text(ever)}")
-    if more:
-        more[0] = f"saved {more[0]}"
-    words = saved_text(own) if figures.tone == "good" else ""
-    return [part for part in (words, *more) if part]
+        more = f"saved today {duration_text(today)}"
+    elif ever > max(today, 0.0) + 1.0:
+        more = f"saved in all {duration_text(ever)}"
+    return [part for part in (words, more) if part]
 
 
 def spark(values: Sequence[float], highest: float) -> str:

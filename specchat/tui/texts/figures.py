@@ -23,6 +23,8 @@ SERVED_BY, UNREPORTED = "served_by", "unreported"
 ASKED_WITH, OWN = "asked_with", "own"
 """The keys of the options that decided a stored answer's text and speed, and of the names of those
 that were chosen for it alone."""
+REPEATING = "repeating"
+"""The key of how many tokens at the end of a stored answer say a passage over and over."""
 UNFINISHED = "unfinished"
 """The key of the value that a stored answer with a schema broke off in, such as `items[2].name`."""
 

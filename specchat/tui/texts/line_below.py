@@ -5,8 +5,14 @@ from time import time
 from typing import Any, NamedTuple
 
 from specchat.safe_text import harmless, in_one_line
-from specchat.tui.commands import KeyOf
-from specchat.tui.texts.figures import ASKED_WITH, SERVED_BY, UNFINISHED, own_options
+from specchat.tui.commands import KeyOf, slash_of
+from specchat.tui.texts.figures import (
+    ASKED_WITH,
+    REPEATING,
+    SERVED_BY,
+    UNFINISHED,
+    own_options,
+)
 from specchat.wording import answer_line, counts_line, short_line
 
 ENDINGS = {
@@ -21,6 +27,11 @@ RUN_OUT = {"length", "context"}
 """How answers end that find no end of their own."""
 WRITTEN_SECONDS = 5.0
 """A chat writes its answer twice a second; after this long without a write it has ended."""
+REPEATS = "repeats itself"
+HIGHER, LOW = 0.8, 0.7
+"""The temperature that is advised after an answer in a loop, where it was lower than the latter."""
+PENALTY = 1.1
+"""The repeat penalty that is advised otherwise."""
 LONGEST_PLACE = 40
 """Characters shown of such a value's place."""
 
@@ -43,6 +54,11 @@ class LineBelow(NamedTuple):
     """Shown once another message follows."""
 
 
+def repeating_line(key_of: KeyOf) -> str:
+    """Return the line below an answer that says a passage over and over just now."""
+    return f"{REPEATS} · {key_of('stop')} stops"
+
+
 def line_below(
     finish: str | None, figures: Mapping[str, Any], key_of: KeyOf, *, has_older: bool = True
 ) -> LineBelow:
@@ -53,13 +69,15 @@ def line_below(
     messages to leave out (`has_older`).
     """
     continues = f"{key_of('go_on')} continues"
-    ending = f"{ENDINGS[finish]} · {continues}" if finish in ENDINGS else ""
+    more = continues
     if finish == "context":
         larger = f"{key_of('settings')} sets a larger ctx"
         if figures.get(SERVED_BY):
             larger = "start the server with a larger one"
         more = f"{continues} without older messages" if has_older else larger
-        ending = f"{ENDINGS[finish]} · {more}"
+    ending = f"{ENDINGS[finish]} · {more}" if finish in ENDINGS else ""
+    if ending and figures.get(REPEATING):
+        ending = f"{ENDINGS[finish]}: {REPEATS} · {_otherwise(figures)} · {more}"
     if finish in RUN_OUT and (place := _place(figures)):
         # a larger context would be filled, too
         ending = f"{ENDINGS[finish]} in {place}: limit it in the schema · {continues}"
@@ -72,6 +90,13 @@ def line_below(
     lines = (counts_line(figures),), (temperature, answer_line(figures)), (short_line(figures),)
     start = ending, harmless(figures.get("pair", "")), harmless(chosen)
     return LineBelow(*(" · ".join(filter(None, (*start, *line))) for line in lines))
+
+
+def _otherwise(figures: Mapping[str, Any]) -> str:
+    """Return the command that answers again, with what keeps a model from repeating itself."""
+    is_low = figures.get(ASKED_WITH, {}).get("temperature", HIGHER) < LOW
+    option = f"temperature={HIGHER}" if is_low else f"repeat_penalty={PENALTY}"
+    return f"{slash_of('regenerate')} {option}"
 
 
 def _place(figures: Mapping[str, Any]) -> str:

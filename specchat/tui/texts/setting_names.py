@@ -45,6 +45,7 @@ NAMES = {
     "stop": "Stop texts",
     "history": "Save conversations",
     "unload_after": "Unload when idle",
+    "repeat_limit": "Stop repeating answers",
     "offline": "Stay offline",
     "statistics": "Stats panel",
     "conversations": "List of conversations",
