@@ -274,17 +274,19 @@ def chat(
     options: Mapping[str, Any] | None = None,
     *,
     titles: bool = False,
+    offers_race: bool = False,
     target: Path = Path("target.gguf"),
     **setup: Any,
 ) -> ChatApp:
     """Return the chat with a scripted engine, and options as the command line may give them.
 
-    With `titles` the engine is also asked to title conversations while it is idle. `target` need
-    not exist, unless the pair is served.
+    With `titles` the engine is also asked to title conversations while it is idle; with
+    `offers_race` the first faster answer offers its race. `target` need not exist, unless the pair
+    is served.
     """
     pair = PairChoice("scripted", "for tests", Loading(target), options or {})
     setup.setdefault("offers", lambda: [Offer(pair.name, pair.description, choose=lambda: pair)])
     app = ChatApp(Setup(pair, history=history, **setup), load=script.load)
     if not titles:
-        app.answers.on_end = lambda: None
+        app.answers.on_end = app.state.race_offer.answered if offers_race else lambda: None
     return app

@@ -1,4 +1,4 @@
-r"""Draw a race of plain and speculative decoding, as an animated SVG picture.
+r"""Draw a race of plain and speculative decoding as a card.
 
 The picture in README.md shows a real model, SmolLM2-135M-Instruct in Q4_1, without a draft model:
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from specchat import Engine
-from specchat.bench.race_picture import animate, draw
+from specchat.bench.race_picture import ENDINGS, draw, require_ending
 from specchat.bench.race_record import MAX_TOKENS, Race, run_race
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
@@ -56,29 +56,30 @@ def race(words: argparse.Namespace) -> Race:
 
 def _parsed() -> argparse.Namespace:
     """Return the words of the command line."""
-    parser = argparse.ArgumentParser(description="Draw a race as an SVG picture.")
+    parser = argparse.ArgumentParser(description="Draw a race as a card.")
     parser.add_argument("--target", type=Path, help="a GGUF file (default: the demo pair)")
     parser.add_argument("--draft", type=Path, help="its draft model (default: none)")
     parser.add_argument("--threads", type=int, help="default: physical cores")
     parser.add_argument("--system", default="", help="a system prompt")
     parser.add_argument("--stop", help="end answers before this text; backslash n is a new line")
     parser.add_argument("--question", action="append", help="several are asked in turn")
-    parser.add_argument("--output", type=Path, default=PICTURE)
+    parser.add_argument("--output", type=Path, default=PICTURE, help="as `specchat race --save`")
     parser.add_argument("--record", type=Path, help="draw this record instead of a new race")
     parser.add_argument("--keep", type=Path, help="also write the record, as JSON")
-    parser.add_argument("--moment", type=float, help="draw one moment: seconds after the start")
+    parser.add_argument("--moment", type=float, help="draw one moment as SVG: seconds after start")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
     parsed = _parsed()
+    require_ending(parsed.output)
     if parsed.record is None:
         drawn = race(parsed)
     else:
         drawn = Race.of_record(json.loads(parsed.record.read_text("utf-8"))) or race(parsed)
     moment = parsed.moment
-    picture = animate(drawn) if moment is None else draw(drawn, moment)
-    parsed.output.write_text(picture, "utf-8")
+    write = ENDINGS[parsed.output.suffix]
+    parsed.output.write_bytes(write(drawn) if moment is None else draw(drawn, moment).encode())
     if parsed.keep:
-        parsed.keep.write_text(json.dumps(drawn.as_record()), "utf-8")
+        parsed.keep.write_bytes(ENDINGS[".json"](drawn))
     print(f"wrote {parsed.output}: {drawn.summary()}")

@@ -6,8 +6,10 @@ machine.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import strftime
 from typing import Any, Self
 
+from specchat import __version__
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.repeats import Repeats
 from specchat.decoding.replay import Replay
@@ -17,7 +19,7 @@ from specchat.drafter_registry import DRAFTERS, PLAIN
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, SpecchatError
 from specchat.formats.chat_message import ChatMessage
-from specchat.wording import drafting_text, rate_text, speedup_text
+from specchat.wording import drafting_text, gain_text, rate_text
 
 MAX_TOKENS = 256
 """The default token limit of the answer that `specchat race` races."""
@@ -87,7 +89,11 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """An answer decoded again both ways, perhaps several times: `gain` is that of all rounds."""
+    """An answer decoded again both ways, perhaps several times: `gain` is that of all rounds.
+
+    `file` is the name of the target's file, and `machine`, `version` and `date` say where, by which
+    specchat and when the race was run; all are empty in records of older versions.
+    """
 
     prompt: str
     target: str
@@ -95,6 +101,10 @@ class Race:
     plain: Lane
     speculative: Lane
     gain: Gain
+    file: str = ""
+    machine: str = ""
+    version: str = ""
+    date: str = ""
 
     @property
     def lanes(self) -> tuple[Lane, Lane]:
@@ -113,12 +123,12 @@ class Race:
 
     @property
     def verdict(self) -> str:
-        """The speedup as text."""
+        """The speedup as text, with its error."""
         if self.gain.kind == "plain":
             return "drafts do not pay here"
         if not self.gain.is_sound:
             return TOO_BUSY
-        return speedup_text(self.speedup, error=self.gain.error)
+        return gain_text(self.speedup, self.gain.error)
 
     def details(self) -> str:
         """Return in one line where the speedup came from."""
@@ -130,6 +140,15 @@ class Race:
             return f"{self.verdict} · {self.details()}"
         plain, speculative = (rate_text(lane.tokens_per_second) for lane in self.lanes)
         return f"plain {plain} · speculative {speculative} · {self.verdict} · {self.details()}"
+
+    def origin_lines(self) -> tuple[str, str]:
+        """Return the files, and where, by which specchat and when, as far as they are known."""
+        drafter = DRAFTERS.get(self.speculative.drafter)
+        draft = f"draft {self.draft}" if self.draft and drafter and drafter.needs else ""
+        program = f"specchat {self.version}" if self.version else ""
+        lines = (self.file, draft), (self.machine, program, self.date)
+        files, where = (" · ".join(filter(None, line)) for line in lines)
+        return files, where
 
     def as_record(self) -> dict[str, Any]:
         """Return the race as JSON types."""
@@ -149,7 +168,8 @@ class Race:
             race = msgspec.convert(record, cls)
         except msgspec.ValidationError:
             return None
-        is_raced = race.plain.steps and race.plain.text == race.speculative.text
+        is_raced = all(lane.num_tokens for lane in race.lanes)
+        is_raced = is_raced and race.plain.text == race.speculative.text
         return race if is_raced else None
 
 
@@ -259,7 +279,20 @@ class RacedAnswer:
     def race(self, prompt: str, facts: EngineFacts) -> Race:
         """Return the race, with the lanes of the round that was disturbed least."""
         best = min(self._rounds, key=lambda lanes: sum(lane.seconds for lane in lanes))
-        return Race(prompt, facts.target, facts.draft, *best, self.gain)
+        return Race(
+            prompt, facts.target, facts.draft, *best, self.gain,
+            file=facts.target_file, machine=_machine(facts), version=__version__,
+            date=strftime("%Y-%m-%d"),
+        )  # fmt: skip
+
+
+def _machine(facts: EngineFacts) -> str:
+    """Return the processor, its cores and the GPUs in use: nothing that names the machine."""
+    from specchat.bench.measurement import machine_record
+
+    record = machine_record()
+    cores = f"{record['cores']} core{'s' * (record['cores'] != 1)}"
+    return ", ".join(filter(None, (record["processor"], cores, facts.gpu)))
 
 
 def why_no_race(facts: EngineFacts) -> str | None:

@@ -83,11 +83,11 @@ def as_html(conversation: Conversation, tree: Tree) -> str:
     return page.render(conversation=conversation, date=date_text(conversation.created), parts=parts)
 
 
-def write_export(path: Path, text: str, *, overwrite: bool = False) -> Path:
-    """Write a text to a private file and return the path; raises StoreFailed."""
+def write_export(path: Path, content: str | bytes, *, overwrite: bool = False) -> Path:
+    """Write a private file and return its path; raises StoreFailed."""
     try:
         with open_private(path, "w" if overwrite else "x") as file:
-            file.write(text)
+            file.buffer.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise StoreFailed(f"{path} cannot be written: {error.strerror}") from None
     return path

@@ -219,8 +219,8 @@ def _add_measuring(commands: Commands) -> None:
     help_text = "play plain and speculative decoding of one prompt side by side"
     race = _command(commands, "race", help_text, options, " [PROMPT ...]")
     _add(race, "prompt", "the question (default: edit a text)", metavar="PROMPT", nargs="*")
-    help_text = "write the race to a file: .svg (animated), .cast (asciinema) or .json"
-    _add(race, "--export", help_text, type=Path, metavar="FILE")
+    help_text = "save the race to a file: .svg or .gif (both animated), .png, .cast or .json"
+    _add(race, "--save", help_text, type=Path, metavar="FILE")
     (draft,) = (option for option in MODEL if option.key == "draft")
     others = tuple(option for option in MEASURED if option is not draft)
     tune = _command(commands, "tune", "find and save the fastest settings for a target", others)

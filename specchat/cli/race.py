@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from time import monotonic, sleep
 
-from specchat.bench.race_picture import EXPORTS, play
+from specchat.bench.race_picture import ENDINGS, play, require_ending
 from specchat.bench.race_record import MAX_TOKENS, Race, run_race
 from specchat.bench.tasks import TASKS
 from specchat.chat.export import write_export
@@ -34,13 +34,14 @@ TASK = "edit"
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Race an answer, then play the race, export it or print the result."""
-    if arguments.export:
-        require_output(arguments.export, EXPORTS)
+    """Race an answer, then play the race, save it or print the result."""
+    if arguments.save:
+        require_output(arguments.save, ENDINGS)
+        require_ending(arguments.save)
     race = _run(arguments)
-    if arguments.export:
-        text = EXPORTS[arguments.export.suffix](race)
-        say(f"exported to {write_export(arguments.export, text, overwrite=True)}")
+    if arguments.save:
+        content = ENDINGS[arguments.save.suffix](race)
+        say(f"saved to {write_export(arguments.save, content, overwrite=True)}")
     if sys.stdout.isatty() and not arguments.json:
         _play(race)
     print_result(arguments, race.as_record(), [race.summary()])

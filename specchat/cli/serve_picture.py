@@ -131,7 +131,7 @@ def totals_line(totals: "Totals") -> Line:
     count = f"{totals.num_requests:,} {noun}"
     accepted = f"{percent(totals.acceptance_rate)} accepted" if totals.drafted else ""
     per_pass = f"{totals.generated_tokens / totals.steps:.1f} per pass" if totals.steps else ""
-    speedup = speedup_cell(totals.speedup) if totals.own_s else ""
+    speedup = speedup_cell(totals.speedup, totals.speedup_error) if totals.own_s else ""
     saved = _saved(totals) if totals.own_s else ""
     against = f"{saved} against plain decoding" if saved else ""
     tokens = f"{totals.generated_tokens:,} tokens"

@@ -63,8 +63,8 @@ class EngineFacts:
     most `repeatable_draft` tokens (0: no draft repeats; None: not measured). Beside a draft a tree
     has at most `most_branches`; where that is 0, `chains_reason` says why drafts are chains. The
     weights take `target_bytes` and `draft_bytes`, both KV caches together `cache_bytes`; the files
-    have `target_file_bytes` and `draft_file_bytes` (0 for a head in the target's file). Decoding
-    leaves `idle_processors` to other programs. `gpu`
+    have `target_file_bytes` and `draft_file_bytes` (0 for a head in the target's file), and the
+    target's is called `target_file`. Decoding leaves `idle_processors` to other programs. `gpu`
     names the GPUs that hold layers, empty for none; of their memory all programs together use
     `gpu_used` of `gpu_total` bytes right after loading (0 if unknown). `plan` says which parts are
     on which device, `notices` what else a user should know. `common_tokens` is the share of its
@@ -96,6 +96,7 @@ class EngineFacts:
     cache_bytes: int = 0
     target_file_bytes: int = 0
     draft_file_bytes: int = 0
+    target_file: str = ""
     idle_processors: int = 0
     gpu: str = ""
     gpu_used: int = 0

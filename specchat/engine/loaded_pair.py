@@ -160,6 +160,7 @@ class LoadedPair:
             cache_bytes=sum(context.num_bytes for context in (*contexts, *self._drafts_beside)),
             target_file_bytes=target.header.file_bytes,
             draft_file_bytes=drafts[0].header.file_bytes if has_own_file else 0,
+            target_file=self.loading.target.name,
             idle_processors=max(0, num_processors() - self.num_threads),
             gpu=", ".join(self.gpus) if self.uses_gpus else "",
             gpu_used=gpu_used,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from math import hypot
 from typing import Literal, TypeAlias
 
 from specchat.decoding.chunk import Finish
@@ -74,7 +75,7 @@ class Totals:
     `finishes` counts them by API and by how they ended. `num_drafts` are the steps that drafted
     anything; `accepted_by_position` and `by_origin` split the accepted tokens. `plain_s` and
     `own_s` are what plain decoding would have taken, and what decoding took, of those answers whose
-    gain is sound.
+    gain is sound, and `error_s` is the standard error of the former.
     """
 
     finishes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -89,6 +90,7 @@ class Totals:
     by_origin: dict[str, tuple[int, int]] = field(default_factory=dict)
     plain_s: float = 0.0
     own_s: float = 0.0
+    error_s: float = 0.0
     first_token: Times = field(default_factory=Times)
     queue: Times = field(default_factory=Times)
     prompt: Times = field(default_factory=Times)
@@ -108,6 +110,11 @@ class Totals:
     def speedup(self) -> float:
         """The speedup over plain decoding; 0.0 if no answer has a sound one."""
         return self.plain_s / self.own_s if self.own_s else 0.0
+
+    @property
+    def speedup_error(self) -> float:
+        """The relative standard error of the speedup."""
+        return self.error_s / self.plain_s if self.plain_s else 0.0
 
     @property
     def saved_s(self) -> float:
@@ -133,6 +140,7 @@ class Totals:
         if gain.is_sound:
             self.plain_s += gain.plain_s
             self.own_s += gain.own_s
+            self.error_s = hypot(self.error_s, gain.plain_s * gain.error)
         self.queue.add(request.waited_s)
         self.prompt.add(statistics.until_first_step_s)
         self.decode.add(statistics.later_steps_s)

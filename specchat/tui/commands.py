@@ -74,7 +74,7 @@ COMMANDS = (
             palette_title="Steps of the answer"),
     Command(
         "compare", "Race",
-        "Race the last answer with and without speculation; export NAME.svg saves it", "f7",
+        "Race the last answer with and without speculation; save NAME.svg saves it", "f7",
         ("race", "compare"), takes_text=True, while_answering=False,
         palette_title="Race with and without speculation",
     ),

@@ -22,6 +22,7 @@ from specchat.tui.navigation import Navigation
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
 from specchat.tui.texts.figures import Figures, stored_figures
+from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import attached_view
 from specchat.tui.widgets.message_views import (
@@ -109,6 +110,7 @@ class MainView:
         panel.show(figures, self.state.pair_controller.facts, advice)
         self.app.query_one(Strip).show(figures, advice)
         self.show_frame()
+        self.show_hint()
         self.appearance.show_legend()
         top = self.app.query_one("#header", Static)
         is_saved = self._setup.history is not None
@@ -147,7 +149,6 @@ class MainView:
         elif pull.stage == "failed":
             self.notify(pull.words, title=f"{name} was not pulled", severity="error")
         self.show_state()
-        self.show_hint()
 
     def put_back(self, text: str) -> None:
         """Put a text into the composer, with the cursor at its end."""
@@ -195,8 +196,11 @@ class MainView:
 
     def show_hint(self) -> None:
         """Update the line above the composer."""
-        if line := self.app.query_one_optional("#hint", Static):
-            words = harmless(self.state.hint.words())
+        line = self.app.query_one_optional("#hint", ClickLine)
+        offer = self.state.race_offer.words()
+        words = harmless(offer or self.state.hint.words())
+        if line is not None and line.content != words:
+            line.command = "compare" if offer else "models"
             line.update(words)
             line.display = bool(words)
 
@@ -213,7 +217,6 @@ class MainView:
         self.composer.focus()
         self.fit(self.app.size)
         self.show_state()
-        self.show_hint()
 
     def fit(self, size: Size) -> None:
         """Adapt the layout to the terminal's size."""

@@ -75,7 +75,7 @@ def test_the_figures_follow_from_the_times() -> None:
     assert race.speedup == pytest.approx(2.0)
     assert race.seconds == pytest.approx(3.0)
     assert race.summary() == (
-        "plain 1.0 tokens/s · speculative 2.0 tokens/s · 2.0x faster"
+        "plain 1.0 tokens/s · speculative 2.0 tokens/s · 2.0x faster ±0.1"
         " · 50 % of 4 draft tokens accepted · 1.50 tokens per target pass"
     )
 
@@ -202,7 +202,7 @@ def test_the_result_stands_at_the_top_in_its_colour() -> None:
     """Once both lanes have ended. A narrow screen leaves the middle out."""
     race = race_of(gain=Gain("faster", 1.5, 0.01, 3.0, 2.0))
     head, result, *_, details, legend = frame(race, 3.0, 120, 12)
-    assert result.plain == f" 1.5x faster   {race.details()}"
+    assert result.plain == f" 1.5x faster ±0.1   {race.details()}"
     assert str(result.spans[0].style).endswith("on #93dd9b")
     assert head.plain.rstrip() == race.prompt
     assert details.plain == ""

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench.race_script import PLAIN, SPECULATIVE, race_of
+from bench.race_script import PLAIN, QUESTION, SPECULATIVE, RacingEngine, race_of
+from specchat import __version__
 from specchat.bench.race_frame import frame
-from specchat.bench.race_picture import (
-    EXPORTS,
+from specchat.bench.race_picture import ENDINGS, REST_SECONDS, SIZE, animate, as_cast, draw
+from specchat.bench.race_record import Race, RaceStep, run_race
+from specchat.bench.race_scene import (
+    LANE_WIDTH,
+    MAX_PROMPT_LINES,
     MAX_ROWS,
-    REST_SECONDS,
-    SIZE,
-    animate,
-    as_cast,
-    draw,
+    PAD,
+    Scene,
+    Words,
+    scene_of,
 )
-from specchat.bench.race_record import Race, RaceStep
 from tables import table
 
+RASTER = (".png", ".gif")
+needs_pillow = pytest.mark.skipif(find_spec("PIL") is None, reason="Pillow is not installed")
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</text><script>alert(1)</script>&\x1b]0;x\x07\u202e\u200f\ufffe\0]]>"
 
@@ -149,7 +157,8 @@ def test_a_recording_ends_with_the_last_moment() -> None:
     times = [time for time, _, _ in events]
     assert times == sorted(times)
     assert times[-2] == pytest.approx(race.seconds)
-    expected = [line.plain.rstrip() for line in frame(race, race.seconds, *SIZE)]
+    lines = frame(race, race.seconds, SIZE[0], SIZE[1] - 1)
+    expected = [*(line.plain.rstrip() for line in lines), race.target]
     assert [line.rstrip() for line in screen_after(events)] == expected
 
 
@@ -162,10 +171,155 @@ def test_a_recording_holds_no_escape_sequences_of_the_model() -> None:
     assert "\x07" not in out
 
 
-@table("ending", EXPORTS)
-def test_every_export_is_small_and_never_empty(ending: str) -> None:
+@pytest.mark.parametrize(
+    "ending",
+    [pytest.param(name, marks=[needs_pillow] if name in RASTER else []) for name in ENDINGS],
+)
+def test_every_card_is_small_and_never_empty(ending: str) -> None:
     """A race of 256 tokens stays below a limit that a README can hold."""
     steps = [RaceStep(0.02 * (number + 1), ("word ",), ("target",)) for number in range(256)]
-    text = EXPORTS[ending](race_of(plain=steps, speculative=steps))
+    content = ENDINGS[ending](race_of(plain=steps, speculative=steps))
 
-    assert 1000 < len(text.encode()) < 300_000
+    assert 1000 < len(content) < (1_000_000 if ending == ".gif" else 300_000)
+
+
+def all_words(scene: Scene) -> list[Words]:
+    """Return the texts outside of the answers."""
+    return [part for group in scene.groups for part in group.parts if isinstance(part, Words)]
+
+
+def test_a_card_says_what_was_raced_where_and_when_and_nothing_else() -> None:
+    """The file by its name alone: no path, no user, no name of the machine."""
+    engine = RacingEngine()
+    engine.facts = replace(engine.facts, target="A model", target_file="a.gguf", gpu="A GPU")
+    race = run_race(engine, QUESTION, {"drafter": "auto"}, lambda _: None, lambda _: None)
+    shown = "\n".join(words.text for words in all_words(scene_of(race)))
+
+    assert race.machine.endswith(", A GPU")
+    parts = ("A model", "a.gguf", race.machine, f"specchat {__version__}", race.date)
+    for part in (*parts, race.prompt, race.verdict, race.details(), "±"):
+        assert part in shown
+    assert str(Path.home()) not in shown
+    assert race.origin_lines() == (
+        "a.gguf", f"{race.machine} · specchat {__version__} · {race.date}"
+    )  # fmt: skip
+    recorded = as_cast(race)
+    assert "A model · a.gguf" in recorded
+    assert race.origin_lines()[1] in recorded
+
+
+PROMPTS = {
+    "empty": "",
+    "short": "Hi",
+    "long": "Explain recursion with an example. " * 30,
+    "one word": "x" * 500,
+    "wide": "日本語の文章を" * 60,
+    "right to left": "שלום עולם " * 40,
+    "control": "\x1b[31m\u202e\x00\n\t " * 20,
+}
+
+
+@table("prompt", PROMPTS.values(), ids=PROMPTS)
+def test_nothing_on_a_card_overlaps_or_leaves_it(prompt: str) -> None:
+    """However long the prompt is, or the name of the model."""
+    race = replace(
+        race_of(), prompt=prompt, target="A very long name of a model, " * 9, file="f" * 99
+    )
+    scene = scene_of(race)
+    words = [part for part in all_words(scene) if part.text]
+    lines = {each.y for each in words if each.y < scene.bars[0].box.y and each.x == PAD}
+
+    assert len(lines) <= 3 + MAX_PROMPT_LINES
+    for each in words:
+        left = each.x - each.width * each.is_right
+        assert PAD <= left <= left + each.width <= scene.width - PAD + 0.01
+        assert each.y < scene.height
+    head = [each for each in words if each.y < 40]
+    name, verdict = (next(each for each in head if each.is_right == right) for right in (0, 1))
+    assert name.x + name.width < verdict.x - verdict.width
+
+
+def test_each_answer_stands_under_its_name_and_scrolls() -> None:
+    """Both have the same height; the longer one ends at its last line."""
+    race = long_race()
+    scene = scene_of(race)
+
+    assert {(answer.y, answer.height, answer.width) for answer in scene.answers} == {
+        (scene.answers[0].y, 21.0 * MAX_ROWS, LANE_WIDTH)
+    }
+    assert [answer.x for answer in scene.answers] == [bar.box.x for bar in scene.bars]
+    assert scene.answers[0].scrolls[-1] == (race.plain.seconds, 21.0 * 5)
+
+
+def drawn(seconds: float, scene: Scene) -> set[str]:
+    """Return the texts that a scene shows at a moment, chips included."""
+    groups = [*scene.groups, *(group for answer in scene.answers for group in answer.groups)]
+    shown = [group for group in groups if group.start <= seconds < group.end]
+    return {part.text for group in shown for part in group.parts if isinstance(part, Words)}
+
+
+def test_the_verdict_is_the_last_to_appear() -> None:
+    """Until both lanes have ended, nothing on the card gives it away."""
+    race = race_of()
+    scene = scene_of(race)
+
+    assert not drawn(race.seconds - 0.01, scene) & {race.verdict, race.details()}
+    assert {race.verdict, race.details()} <= drawn(race.seconds, scene)
+
+
+def opened(content: bytes) -> Any:
+    """Return a picture as Pillow reads it."""
+    from PIL import Image
+
+    return Image.open(io.BytesIO(content))
+
+
+def is_drawn(picture: Any, box: tuple[int, ...]) -> bool:
+    """Return whether a part of a picture has more than one colour."""
+    return len(picture.convert("RGB").crop(box).getcolors(1 << 20)) > 1
+
+
+@needs_pillow
+def test_a_png_shows_the_end() -> None:
+    """Every line of text is painted where the scene has it, at twice the size."""
+    scene = scene_of(race_of())
+    picture = opened(ENDINGS[".png"](race_of()))
+
+    assert picture.size == (2 * scene.width, 2 * scene.height)
+    for group in scene.groups:
+        if group.start <= scene.seconds < group.end:
+            for part in group.parts:
+                if isinstance(part, Words) and part.text:
+                    left = part.x - part.width * part.is_right
+                    corners = left, part.y - part.size, left + part.width, part.y
+                    assert is_drawn(picture, tuple(round(2 * at) for at in corners)), part.text
+
+
+@needs_pillow
+@table("race", [race_of(), long_race()], ids=["short", "long"])
+def test_a_gif_plays_the_race_at_its_own_speed(race: Race) -> None:
+    """It loops, and shows the verdict at the end alone."""
+    scene = scene_of(race)
+    picture = opened(ENDINGS[".gif"](race))
+    verdict = next(words for words in all_words(scene) if words.is_right)
+    corners = verdict.x - verdict.width, verdict.y - verdict.size, verdict.x, verdict.y
+    times, shown = [0.0], list[bool]()
+    for number in range(picture.n_frames):
+        picture.seek(number)
+        times.append(times[-1] + picture.info["duration"] / 1000)
+        shown.append(is_drawn(picture, tuple(round(at) for at in corners)))
+
+    assert picture.size == (scene.width, scene.height)
+    assert picture.info["loop"] == 0
+    assert times[-1] == pytest.approx(race.seconds + REST_SECONDS, abs=0.02)
+    assert shown == [False] * (len(shown) - 1) + [True]
+    assert times[-2] == pytest.approx(race.seconds, abs=0.02)
+
+
+@needs_pillow
+def test_hostile_text_is_painted_as_text() -> None:
+    """Also what no font has, and an answer without a line."""
+    steps = [replace(PLAIN[0], texts=(f"{HOSTILE}\U0010fffe日本語 שלום a\u0301",)), *PLAIN[1:]]
+    race = replace(race_of(plain=steps), prompt=HOSTILE, target=HOSTILE)
+
+    assert opened(ENDINGS[".png"](race)).size[0] == 2 * scene_of(race).width

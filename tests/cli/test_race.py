@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,9 @@ DEMO = ["race", "What is a draft model?", "--pair", "demo", "--threads", "1", "-
 
 @pytest.mark.slow
 def test_a_race_of_the_demo_pair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With --json stdout has every step with its time; --export writes the same race."""
+    """With --json stdout has every step with its time; --save writes the same race."""
     path = tmp_path / "race.json"
-    code = main([*DEMO, "--max-tokens", "24", "--json", "--export", str(path)])
+    code = main([*DEMO, "--max-tokens", "24", "--json", "--save", str(path)])
 
     done = capsys.readouterr()
     record = json.loads(done.out)
@@ -30,7 +31,7 @@ def test_a_race_of_the_demo_pair(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert race is not None
     assert json.loads(path.read_text("utf-8")) == record
     assert path.stat().st_mode & 0o777 == 0o600  # it holds the prompt
-    assert f"exported to {path}" in done.err
+    assert f"saved to {path}" in done.err
     assert record["prompt"] == "What is a draft model?"
     assert len(record["plain"]["steps"]) == record["plain"]["stats"]["steps"]
     assert race.plain.num_tokens == race.speculative.num_tokens == 24
@@ -55,8 +56,8 @@ def test_without_a_terminal_the_result_is_one_line(
     ("more", "part"),
     [
         (["--drafter", "none"], "no race, because speculation is switched off"),
-        (["--export", "race.gif"], "must end in "),
-        (["--export", "/nowhere/race.json"], "no folder"),
+        (["--save", "race.jpg"], "must end in "),
+        (["--save", "/nowhere/race.json"], "no folder"),
         (["--max-tokens", "0"], "max-tokens"),
     ],
 )
@@ -68,6 +69,19 @@ def test_what_cannot_be_raced_is_refused(
 
     error = capsys.readouterr().err
     assert part in error
+    assert error.count("\n") == 1
+
+
+@table("ending", [".png", ".gif"])
+def test_without_pillow_the_error_names_the_command(
+    ending: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is loaded."""
+    monkeypatch.setattr("specchat.bench.race_raster.importlib.util.find_spec", lambda _: None)
+
+    assert main([*DEMO, "--save", f"race{ending}"]) == 2
+    error = capsys.readouterr().err
+    assert f"{ending} needs Pillow: run `{sys.executable} -m pip install pillow`" in error
     assert error.count("\n") == 1
 
 

@@ -16,6 +16,7 @@ from specchat.cli.serve_picture import (
     totals_line,
 )
 from specchat.decoding.statistics import Statistics
+from specchat.decoding.step_times import Gain
 from specchat.server.activity import Activity, ServedRequest, Totals
 from tables import table
 from timed_steps import timed
@@ -120,6 +121,16 @@ def test_totals_say_what_was_saved() -> None:
     shorter = f"2 requests   71 % accepted   {SPEEDUP}   saved 8 s of 16 s"
     assert line.painted(60, has_colours=False) == shorter
     assert totals_line(Totals()).text == "no requests yet"
+
+
+def test_totals_within_their_error_are_the_same_speed() -> None:
+    """As the row of each request says it."""
+    gain = Gain("same", 1.08, 0.05, 10.8, 10.0, 100)
+    request = replace(WRITING, statistics=replace(WRITING.statistics, reported_gain=gain))
+
+    assert "same" in row(replace(request, state="over", finish="stop"))
+    assert "   same   " in totals_line(total_of(request)).text
+    assert "1.08x" in totals_line(total_of(*[request] * 9)).text
 
 
 def test_a_log_has_no_text_of_anyone() -> None:

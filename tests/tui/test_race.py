@@ -1,4 +1,4 @@
-"""The race in the chat: decoded, played, stored with its answer, exported."""
+"""The race in the chat: offered, decoded, played, stored with its answer, saved."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.decoding.replay import Replay
 from specchat.tui.app import ChatApp
+from specchat.tui.screens.dialogs import LineScreen
 from specchat.tui.screens.race_screen import RaceScreen
 from specchat.tui.widgets.strip import Strip
 from specchat.wording import speedup_text
-from tui.driving import race, say, screen_text, type_keys, until
+from tui.driving import hint, race, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 
@@ -25,6 +27,11 @@ pytestmark = pytest.mark.anyio
 def is_playing(app: ChatApp) -> bool:
     """Return True while a race is on the screen."""
     return isinstance(app.screen, RaceScreen)
+
+
+def newest(app: ChatApp) -> str:
+    """Return the newest notice."""
+    return app.notices.latest[-1].message if app.notices.latest else ""
 
 
 def drafters(script: Script) -> list[Any]:
@@ -81,10 +88,10 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_races")
-async def test_a_race_is_replayed_run_again_and_exported(
+async def test_a_race_is_replayed_run_again_and_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Space replays it, n decodes both answers anew, e and /race export write a file."""
+    """Space replays it, n decodes both answers anew, Ctrl+E and /race save write a file."""
     monkeypatch.chdir(tmp_path)
     script = Script(["abcdefghijkl" * 3])
     app = chat(script)
@@ -93,15 +100,25 @@ async def test_a_race_is_replayed_run_again_and_exported(
         await race(pilot)
         await type_keys(pilot, "end")
         await until(pilot, lambda: "per target pass" in screen_text(app))
-        assert "Export as SVG" in screen_text(app)
         await type_keys(pilot, "space")
         assert is_playing(app)
         await type_keys(pilot, "n")
         await until(pilot, lambda: len(script.asked) == 5 and is_playing(app))
-        await type_keys(pilot, "e")
-        await until(pilot, lambda: bool(list(tmp_path.glob("specchat-race-*.svg"))))
+        await pilot.press("ctrl+e")
+        await until(pilot, lambda: isinstance(app.screen, LineScreen))
+        line = app.screen.query_one(Input)
+        assert line.value == "race.svg"
+        line.value = "race.jpg"
+        await pilot.press("enter")
+        await until(pilot, lambda: "must end in .svg" in screen_text(app))
+        line.value = "mine.svg"
+        await pilot.press("enter")
+        await until(pilot, lambda: "Saved to" in newest(app))
+        assert is_playing(app)
+        assert (tmp_path / "mine.svg").read_text("utf-8").startswith("<svg")
+        await type_keys(pilot, "escape")
         for name in ("a race.svg", "race.cast", "race.json"):
-            await say(pilot, f"/race export {name}")
+            await say(pilot, f"/race save {name}")
             await until(pilot, (tmp_path / name).exists)
             assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "a race.svg").read_text("utf-8").startswith("<svg")
@@ -113,8 +130,9 @@ async def test_a_race_is_replayed_run_again_and_exported(
     ("words", "part"),
     [
         ("/race", "no answer"),
-        ("/race export", "has not been raced yet"),
-        ("/race faster", "Use /race, or /race export NAME.svg"),
+        ("/race save race.svg", "has not been raced yet"),
+        ("/race save", "Use /race, or /race save NAME"),
+        ("/race faster", "Use /race, or /race save NAME"),
     ],
 )
 async def test_what_cannot_be_done_is_a_notice(words: str, part: str) -> None:
@@ -161,9 +179,7 @@ async def test_an_answer_of_another_model_has_no_race(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_an_export_overwrites_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_saving_overwrites_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of that name stays as it is, and a name must say the format."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "race.svg").write_text("mine", "utf-8")
@@ -172,8 +188,78 @@ async def test_an_export_overwrites_nothing(
         await say(pilot, "A question?")
         await race(pilot)
         await type_keys(pilot, "escape")
-        await say(pilot, "/race export race.svg")
+        await say(pilot, "/race save race.svg")
         await until(pilot, lambda: any("cannot be" in each.message for each in app._notifications))
-        await say(pilot, "/race export race.gif")
-        await until(pilot, lambda: any("Use /race" in each.message for each in app._notifications))
+        await say(pilot, "/race save race.jpg")
+        await until(pilot, lambda: "must end in .svg" in newest(app))
     assert (tmp_path / "race.svg").read_text("utf-8") == "mine"
+
+
+LONG = "abcdefghijkl" * 10
+OFFER = "Faster with drafts: F7 races this answer with and without · Ctrl+O: hide"
+
+
+@pytest.mark.usefixtures("short_races")
+async def test_the_first_faster_answer_offers_its_race_once(tmp_path: Path) -> None:
+    """A click takes the offer, and no later answer makes it again, even in another session."""
+    script, path = Script([LONG]), tmp_path / "history.db"
+    app = chat(script, path, offers_race=True)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "A question?")
+        assert hint(app) == OFFER
+        await pilot.click("#hint")
+        await until(pilot, lambda: is_playing(app))
+        assert len(script.asked) == 3
+        await type_keys(pilot, "escape")
+        assert hint(app) == ""
+        await say(pilot, "Another one?")
+        assert hint(app) == ""
+    app = chat(script, path, offers_race=True)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "A third one?")
+        assert app.answers.figures.tone == "good"
+        assert hint(app) == ""
+
+
+@pytest.mark.usefixtures("short_races")
+async def test_the_offer_names_living_keys_and_is_hidden() -> None:
+    """It goes with its answer too, and comes back with it."""
+    app = chat(Script([LONG]), offers_race=True, keys={"compare": "ctrl+b", "hide": "f12"})
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "A question?")
+        offer = hint(app)
+        assert "Ctrl+B races this answer" in offer
+        first = app.conversations.number
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: hint(app) == "")
+        await app.actions.conversations.open(first or 0)
+        await until(pilot, lambda: hint(app) == offer)
+        await pilot.press("f12")
+        await until(pilot, lambda: hint(app) == "")
+
+
+@pytest.mark.usefixtures("short_races")
+@pytest.mark.parametrize("script", [Script(["No."]), Script([LONG], num_drafted=0)])
+async def test_an_answer_that_is_not_faster_offers_nothing(script: Script) -> None:
+    """Without drafts, or where nothing can be told."""
+    app = chat(script, offers_race=True)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "A question?")
+        assert app.answers.figures.tone == ""
+        assert hint(app) == ""
+
+
+@pytest.mark.usefixtures("short_races")
+async def test_a_race_replaces_the_estimate_of_the_pair(tmp_path: Path) -> None:
+    """F8 sums up what was measured of the answer, as all other screens show it."""
+    app = chat(Script([LONG]), tmp_path / "history.db")
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "A question?")
+        estimated = app.actions.pairs.measured()["scripted"].speedup
+        await race(pilot)
+        await type_keys(pilot, "escape")
+        answer = app.conversations.last
+        assert answer is not None
+        measured = app.actions.pairs.measured()["scripted"].speedup
+        assert measured == pytest.approx(answer.statistics["speedup"])
+        assert measured != estimated

@@ -42,6 +42,10 @@ class HintActions:
 
     def hide(self) -> None:
         """Hide the hint; the first-run hint does not come back."""
+        if self.state.race_offer.words():
+            self.state.race_offer.hide()
+            self.view.show_hint()
+            return
         hint, pulls = self.state.hint, self.state.pulls
         if hint.is_first_run and hint.words() and not (pulls.running or pulls.arrived):
             write_setting(settings_path(), "screen.offer_models", value=False)

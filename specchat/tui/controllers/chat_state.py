@@ -14,6 +14,7 @@ from specchat.tui.controllers.message_size import MessageSize
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.controllers.questions import Questions
+from specchat.tui.controllers.race_offer import RaceOffer
 from specchat.tui.controllers.races import Races
 from specchat.tui.controllers.serving import Serving
 from specchat.tui.controllers.session import Post
@@ -48,7 +49,8 @@ class ChatState:
         answers.repeat_limit = setup.repeat_limit
         self.questions = questions = Questions(view, chat, pair, answers, key_of)
         self.adviser = Adviser(view, answers, options, pair, setup.other_drafts, post, key_of)
-        self.races = Races(view, chat, pair, answers)
+        self.races = races = Races(view, chat, pair, answers)
+        self.race_offer = RaceOffer(view, chat, answers, races, key_of)
         self.message_size = MessageSize(view, chat, questions, answers, options, pair, post)
         self.context_report = ContextReport(chat, answers, pair)
         self.unsent = Unsent(view, setup.history, post)
@@ -57,5 +59,10 @@ class ChatState:
         self.serving = Serving(view, pair, post, setup.server)
         self.idle = IdleUnloader(view, answers, pair, self.serving, setup.idle_minutes)
         self.titles = Titles(view, chat, answers, pair)
-        if setup.screen.model_titles:
-            answers.on_end = self.titles.answered
+        answers.on_end = self._answered
+
+    def _answered(self) -> None:
+        """Offer the race of an answer that has ended, and title its conversation."""
+        self.race_offer.answered()
+        if self.setup.screen.model_titles:
+            self.titles.answered()

@@ -51,6 +51,11 @@ class Races:
         answer = self.conversations.last
         return Race.of_record(answer.statistics.get(RACE, {})) if answer else None
 
+    def can_race(self, answer: Message) -> bool:
+        """Return whether an answer can be raced now."""
+        is_loaded = self.pair_controller.facts is not None  # asking why not would load the pair
+        return is_loaded and self._why_not(answer, self.answers.steps_of(answer.id)) is None
+
     async def run(self, show: Callable[[Race], None]) -> None:
         """Race the last answer, and show the race once it has ended."""
         answer = self.conversations.last

@@ -1,5 +1,7 @@
 """A race replayed at its original speed: both answers side by side, token by token."""
 
+from collections.abc import Callable
+from pathlib import Path
 from time import monotonic
 from typing import ClassVar
 
@@ -9,28 +11,31 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from specchat.bench.race_frame import ANSI_SHADES, frame, frame_height
-from specchat.bench.race_picture import INTERVAL
+from specchat.bench.race_picture import ENDINGS, INTERVAL, require_ending
 from specchat.bench.race_record import Race
-from specchat.tui.screens.dialogs import CLOSING, Dialog
+from specchat.safe_text import harmless
+from specchat.tui.screens.dialogs import CLOSING, Dialog, LineScreen
 
 ROWS_AROUND = 6
 """Rows of the screen that the race does not use."""
+FILE_NAME = "race.svg"
 
 
 class RaceScreen(Dialog[str | None]):
-    """Plays a race; its result is "again" or "export" if the user requests that, else None."""
+    """Plays a race; its result is "again" if the user requests that, else None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *CLOSING,
         Binding("space,home", "play", "Replay"),
         Binding("end", "finish", "Skip"),
         Binding("n", "dismiss('again')", "Race again"),
-        Binding("e", "dismiss('export')", "Export as SVG"),
+        Binding("ctrl+e", "save", "Save"),
     ]
 
-    def __init__(self, race: Race) -> None:
+    def __init__(self, race: Race, save: Callable[[str], object]) -> None:
+        """Store the race; `save` is called with the name of a file to save it to."""
         super().__init__("Race")
-        self._race = race
+        self._race, self._save = race, save
         self._began = monotonic()
 
     def content(self) -> ComposeResult:
@@ -53,6 +58,17 @@ class RaceScreen(Dialog[str | None]):
     def action_finish(self) -> None:
         """Skip to the end."""
         self._began = monotonic() - self._race.seconds
+
+    def action_save(self) -> None:
+        """Ask for the name of a file, whose ending says what is written."""
+        endings = ", ".join(ENDINGS)
+        title = f"Save this race as\nA path, from {Path.cwd()}; {endings}"
+        screen = LineScreen(harmless(title), FILE_NAME, require_ending)
+        self.app.push_screen(screen, self._save_as)
+
+    def _save_as(self, name: str | None) -> None:
+        if name:
+            self._save(name)
 
     def _draw(self) -> None:
         field = self.query_one("#race", Static)

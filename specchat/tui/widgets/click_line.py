@@ -8,8 +8,8 @@ class ClickLine(Static):
 
     def __init__(self, command: str, name: str) -> None:
         super().__init__(id=name, markup=False)
-        self._command = command
+        self.command = command
 
     async def on_click(self) -> None:
         """Run the command."""
-        await self.run_action(f"app.{self._command}")
+        await self.run_action(f"app.{self.command}")
