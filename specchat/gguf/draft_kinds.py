@@ -7,6 +7,7 @@ that runs it beside its target's context, and one with its row, here or in a cal
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, TypeAlias
 
 from specchat.drafter_registry import MODELS
@@ -207,6 +208,19 @@ MODEL = DraftKind(
 )
 """A whole model: a target, or a smaller model that drafts for a target."""
 
+_block_kind = partial(
+    DraftKind,
+    architectures=frozenset({block_draft.ARCHITECTURE}),
+    targets=layer_inputs.TARGETS,
+    why_unfit=block_draft.why_unfit,
+    as_model=block_draft.as_model,
+    reads=frozenset({"layer inputs"}),
+    drafts_blocks=True,
+    rereads_accepted=True,
+    batch=HEAD_BATCH,
+)
+"""Makes the row of a draft in the format of DFlash, which gives whole blocks."""
+
 for _each in (
     MODEL,
     DraftKind(
@@ -252,52 +266,28 @@ for _each in (
         gives_all_logits=True,
         batch=HEAD_BATCH,
     ),
-    DraftKind(
+    _block_kind(
         name="DFlash 2",
         description="a DFlash 2 draft, a prediction head for another model",
         runs="specchat.llama.lattice_head:LatticeHead",
-        architectures=frozenset({block_draft.ARCHITECTURE}),
         has_marker=lattice_draft.has_marker,
-        targets=layer_inputs.TARGETS,
         file_names="dflash",
         why_unusable=lattice_draft.why_unusable,
-        why_unfit=block_draft.why_unfit,
-        as_model=block_draft.as_model,
-        reads=frozenset({"layer inputs"}),
-        drafts_blocks=True,
-        rereads_accepted=True,
-        batch=HEAD_BATCH,
     ),
-    DraftKind(
+    _block_kind(
         name="DSpark",
         description="a DSpark draft, a prediction head for another model",
         runs="specchat.llama.spark_head:SparkHead",
-        architectures=frozenset({block_draft.ARCHITECTURE}),
         has_marker=spark_draft.has_marker,
-        targets=layer_inputs.TARGETS,
         file_names="dspark",
         why_unusable=spark_draft.why_unusable,
-        why_unfit=block_draft.why_unfit,
-        as_model=block_draft.as_model,
-        reads=frozenset({"layer inputs"}),
-        drafts_blocks=True,
-        rereads_accepted=True,
-        batch=HEAD_BATCH,
     ),
-    DraftKind(
+    _block_kind(
         name="DFlash",
         description="a DFlash draft, a prediction head for another model",
         runs="specchat.llama.block_head:BlockHead",
-        architectures=frozenset({block_draft.ARCHITECTURE}),
-        targets=layer_inputs.TARGETS,
         file_names="dflash",
         why_unusable=block_draft.why_unusable,
-        why_unfit=block_draft.why_unfit,
-        as_model=block_draft.as_model,
-        reads=frozenset({"layer inputs"}),
-        drafts_blocks=True,
-        rereads_accepted=True,
-        batch=HEAD_BATCH,
     ),
 ):
     register(_each)
