@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from textwrap import fill
 
 from scripts.support.llama_suite import load_reasons
+from scripts.support.plan_table import plan_table
 from specchat.gguf.draft_kinds import KINDS
 from specchat.gguf.layer_inputs import TOO_WIDE, UNTRIED
 from specchat.gguf.prediction_head import NO_GRAPH, SEVERAL
@@ -130,6 +131,7 @@ GENERATED_PARTS: dict[str, Callable[[], str]] = {
     "actions": actions_list,
     "heads": heads_table,
     "llama tests": llama_suite_list,
+    "plans": plan_table,
 }
 
 

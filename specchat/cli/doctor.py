@@ -12,6 +12,7 @@ from dataclasses import asdict
 from specchat import __version__
 from specchat.cli.terminal import DONE, FAILED, has_colours, print_json, show_line
 from specchat.doctor import Finding, backend, host
+from specchat.doctor.model_memory import check_ram
 from specchat.doctor.model_speeds import check_speeds
 from specchat.doctor.system_gpus import find_system_gpus
 from specchat.doctor.worker_checks import check_worker
@@ -77,6 +78,7 @@ def _examine(workers: Sequence[WorkerAddress]) -> Iterator[Finding]:
     yield host.check_settings()
     yield host.check_catalogue()
     show_line("reading the models")
+    yield from check_ram()
     yield from check_speeds()
     show_line("contacting the hub")
     yield host.check_network()

@@ -1,4 +1,4 @@
-"""`specchat tune`: find the fastest drafter and draft model for a target here, and save them."""
+"""`specchat tune`: find the fastest drafter, draft model and placement for a target; save them."""
 
 import argparse
 import shlex
@@ -20,6 +20,7 @@ from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
 from specchat.cli.bench import INTERVAL_HEADING, interval_text, run_benchmark
 from specchat.cli.model_arguments import named_pair, open_engine
 from specchat.cli.pass_measuring import measure_pair
+from specchat.cli.placement_tuning import placement_lines, tune_placement
 from specchat.cli.server_argument import require_models_here
 from specchat.cli.terminal import print_result, table_lines
 from specchat.drafter_registry import AUTO, may_use
@@ -87,10 +88,18 @@ def run(arguments: argparse.Namespace) -> None:
     tried = [asdict(candidate) for candidate in candidates]
     others, unmeasured = _other_files(arguments, pair, replace(plan, arms=[Arm()]), named)
     files = {str(path): rate for path, rate in others.items()}
-    record = {"tried": tried, "refused": refused, "kept": asdict(tuned), "files": files}
+    tuned_pair = with_tuned_draft(pair)
+    placements, untimed = tune_placement(arguments, tuned_pair, tuned.drafter)
+    record = {
+        "tried": tried,
+        "refused": refused,
+        "kept": asdict(tuned),
+        "files": files,
+        "placements": [asdict(placement) for placement in placements],
+    }
     lines = [*_lines(candidates, [*refused, *unmeasured], tuned), *_file_lines(candidates, others)]
-    print_result(arguments, record, lines)
-    measure_pair(arguments, with_tuned_draft(pair), tuned.drafter)
+    print_result(arguments, record, [*lines, *placement_lines(placements, untimed)])
+    measure_pair(arguments, tuned_pair, tuned.drafter)
 
 
 def _named_drafts(arguments: argparse.Namespace) -> list[Path | None]:

@@ -20,7 +20,7 @@ def check_speeds() -> Iterator[Finding]:
     """Show what is known of each installed model; yield nothing if there is none."""
     machine, speeds = find_machine(), dict[str, KnownSpeed]()
     paths: dict[str, str] = {}
-    for name, target, draft in _installed():
+    for name, target, draft in installed_models():
         with suppress(SpecchatError, OSError):  # other checks report what cannot be read
             speeds[name], paths[name] = (
                 known_speed(machine, read_header(target), draft),
@@ -42,7 +42,7 @@ def check_speeds() -> Iterator[Finding]:
     yield Finding("passes", "ok", "\n".join(lines), figures={"models": models})
 
 
-def _installed() -> Iterator[tuple[str, Path, Path | None]]:
+def installed_models() -> Iterator[tuple[str, Path, Path | None]]:
     """Yield the name, target and draft of each pair, then each other model that can chat."""
     used = set[Path]()
     with suppress(SpecchatError):

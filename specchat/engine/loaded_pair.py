@@ -34,10 +34,10 @@ SPARE_SHARE = 0.25
 class LoadedPair:
     """A pair's contexts and the plan they were made by.
 
-    `loading` lacks a draft that cannot be run and workers that are not used. `gpus` names the GPUs
-    of the plan, those of workers first. `draft_context` is None without a draft, or without memory
-    for it. The memories of further texts and of their drafts are `beside` those of the first.
-    `target_options` and `draft_options` are those that the plan gave each model. With
+    `loading` lacks a draft that cannot be run and workers that are not used. `devices` are those
+    of the plan: the host, workers' and GPUs. `draft_context` is None without a draft, or without
+    memory for it. The memories of further texts and of their drafts are `beside` those of the
+    first. `target_options` and `draft_options` are those that the plan gave each model. With
     `chooses_threads`, the user left their number to specchat.
     """
 
@@ -45,7 +45,7 @@ class LoadedPair:
     files: PairFiles
     workers: RemoteWorkers
     plan: Plan
-    gpus: tuple[str, ...]
+    devices: tuple[Device, ...]
     target_options: ModelOptions
     context: TreeContext
     draft_options: ModelOptions | None = None
@@ -104,6 +104,11 @@ class LoadedPair:
     def draft_kind(self) -> str:
         """The kind of model beside the target, loaded or not: a key of MODELS, or ""."""
         return self.files.kind.model_kind if self.files.kind else ""
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The names of the plan's GPUs, those of workers first."""
+        return tuple([device.label for device in self.devices[1:]])
 
     @property
     def is_repacked(self) -> bool:

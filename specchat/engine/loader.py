@@ -20,8 +20,8 @@ from specchat.llama.tree_context import TreeContext
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import gpus_of, keep_gpus
 from specchat.planning.host_resources import num_threads
+from specchat.planning.measured_times import planner_here
 from specchat.planning.memory import Sizes
-from specchat.planning.planner import Planner
 from specchat.requests.progress import ProgressReport
 from specchat.workers.worker_watch import LostCallback, end_process
 
@@ -53,7 +53,7 @@ def load_pair(
     )
     devices = list_devices()
     keep_gpus(gpus_of(devices))
-    planner = Planner(files.target, files.draft, [*devices, *workers.devices], loading)
+    planner = planner_here(files.target, files.draft, [*devices, *workers.devices], loading)
     workers.connect(stack, on_lost)
     plan = planner.first()
     while True:
@@ -73,7 +73,7 @@ def load_pair(
             files=files,
             workers=workers,
             plan=plan,
-            gpus=tuple([gpu.label for gpu in planner.gpus]),
+            devices=planner.devices,
             target_options=target_options,
             context=context,
             draft_options=drafts[0][1] if drafts else None,

@@ -16,7 +16,7 @@ from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.learned_cache import OWN_HEAD, LearnedCache, LearnedPair, file_key
-from specchat.passes.pass_costs import Stair, usual_stair
+from specchat.passes.pass_costs import PLAIN, Stair, usual_stair
 from specchat.passes.pass_measurement import (
     DRAFT_LENGTHS,
     HEAD_LENGTHS,
@@ -28,6 +28,7 @@ from specchat.passes.pass_measurement import (
     measure_plain,
 )
 from specchat.planning.host_resources import repacks_weights
+from specchat.planning.measured_times import note_pass
 from specchat.requests.progress import ProgressReport
 
 Pacers: TypeAlias = dict[tuple[str, bool, int, int], LearningPacer]
@@ -207,6 +208,8 @@ class PairPacing:
             self.knowledge.begin_anew()
             self._forget_pacers()
             self.save()
+            if self.cache and name == TARGET:
+                note_pass(pair.plan.reads, pair.devices, costs.seconds(PLAIN, 0))
         pair.context.prefill([])
 
 
@@ -263,11 +266,10 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
         "draft_gpu_layers": plan.draft_gpu_layers,
         "cache_type": plan.cache_type,
     }
-    for name, on_host in (("on_cpu", plan.on_host), ("draft_on_cpu", plan.draft_on_host)):
-        if on_host:
-            planned[name] = str(on_host)
-        else:
-            del options[name]
+    if plan.on_host:
+        planned["on_cpu"] = str(plan.on_host)
+    else:
+        del options["on_cpu"]
     if loading.workers:
         planned["round trip"] = _round_trip_class(pair.workers.round_trip)
     else:

@@ -111,15 +111,7 @@ class LoadOptions(Options):
     )
     on_cpu: str | None = declare(
         None,
-        "Parts of the target that stay on the CPU; auto: as few of its experts as possible.",
-        convert=to_parts,
-        expected=ON_CPU,
-        none="auto",
-        metavar="auto|none|experts[:N]|ffn[:N]",
-    )
-    draft_on_cpu: str | None = declare(
-        None,
-        "Parts of the draft model that stay on the CPU; auto: none.",
+        "Parts of the target that stay on the CPU; auto: those that make tokens quickest.",
         convert=to_parts,
         expected=ON_CPU,
         none="auto",

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from specchat.options.worker_address import USUAL_PORT
 from specchat.planning.host_resources import available_bytes, repacks_weights
+from specchat.planning.token_time import HAND_OVER, REMOTE_HAND_OVER, USUAL_BANDWIDTHS
 from specchat.system.private_files import FOLDERS, read_json, write_json
 from specchat.workers.worker_probe import WorkerReport
 
@@ -29,7 +30,8 @@ class Device:
 
     `name` is llama.cpp's, such as "CUDA0". An "integrated" GPU shares the host's memory. GPUs that
     the system reports have a `driver` and the llama.cpp `backend` that runs on them. A device of
-    another machine has the address of its `worker`.
+    another machine has the address of its `worker`. Passes show a `measured_bandwidth` in bytes per
+    second, 0 before that.
     """
 
     name: str
@@ -40,6 +42,12 @@ class Device:
     driver: str = ""
     backend: str = ""
     worker: str = ""
+    measured_bandwidth: float = 0.0
+
+    @property
+    def bandwidth(self) -> float:
+        """The bytes per second at which passes read its memory, as measured or assumed."""
+        return self.measured_bandwidth or USUAL_BANDWIDTHS[self.kind]
 
     @property
     def label(self) -> str:
@@ -94,6 +102,11 @@ def gpus_of(devices: Iterable[Device]) -> list[Device]:
     devices = list(devices)
     gpus = [device for device in devices if device.kind == "gpu"]
     return gpus or [device for device in devices if device.kind == "integrated"]
+
+
+def hand_over_of(devices: Iterable[Device]) -> float:
+    """Return the seconds that handing results over between these devices is taken to last."""
+    return REMOTE_HAND_OVER if any(device.worker for device in devices) else HAND_OVER
 
 
 def used_and_total(gpus: Iterable[Device]) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from specchat.gguf.split_files import size_with_parts
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Device, Machine, find_machine
 from specchat.planning.host_resources import total_bytes
+from specchat.planning.measured_times import planner_here
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
@@ -56,9 +57,9 @@ def foresee(
     """
     headers = model, of_draft = read_pair(target, draft, with_head=options.head)
     sizes, draft_sizes = Sizes(model), Sizes(of_draft) if of_draft else None
-    devices = _devices(machine, held)
+    devices = devices_of(machine, held)
     try:
-        plan = Planner(sizes, draft_sizes, devices, options).first()
+        plan = planner_here(sizes, draft_sizes, devices, options).first()
     except ModelWontLoad:
         plan = None
     if plan is not None and not _reads_disk(plan, devices[HOST]):
@@ -91,12 +92,12 @@ def warning_of_disk(target: Path, draft: Path | None, options: LoadOptions) -> s
 
 def free_rooms(machine: Machine, held: int = 0) -> tuple[int, int]:
     """Return the bytes that models may take on GPUs, and on all devices together."""
-    host, *gpus = _devices(machine, held)
+    host, *gpus = devices_of(machine, held)
     own = sum(gpu.budget for gpu in gpus if gpu.kind != "integrated")
     return min(sum(gpu.budget for gpu in gpus), host.budget + own), host.budget + own
 
 
-def _devices(machine: Machine, held: int) -> list[Device]:
+def devices_of(machine: Machine, held: int = 0) -> list[Device]:
     """Return the host and the GPUs with the memory that a pair may take."""
     free = 2 * UNKNOWN if machine.free is None else machine.free + held
     host = Device("CPU", "", "cpu", free, total_bytes() or free)

@@ -7,9 +7,9 @@ pass, measured for each kind of layer.
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from specchat.gguf.draft_kinds import DraftKind, kind_of
 from specchat.gguf.header import Header
@@ -18,6 +18,7 @@ from specchat.options.declarations import Part
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.model_layout import BLOCK, Layer, ModelLayout, layout_of
 from specchat.planning.placement import NONE_KEPT, BlocksOnHost, part_of
+from specchat.planning.token_time import Reads
 
 HOST = 0
 """The index of the host among the devices; GPUs are counted from 1."""
@@ -101,13 +102,34 @@ class Sizes:
         """Return the numbers of the blocks that have a part."""
         return [number for number in range(self.num_layers) if self._sizes[number, part]]
 
-    def read_share(self, num_tokens: int) -> float:
-        """Return the share of the layers' bytes that a pass reads at most: not all experts."""
-        share = min(1.0, num_tokens * self.header.active_share)
-        on_devices = {key: size for key, size in self._sizes.items() if key[0] is not None}
-        of_experts = sum(size for (_, part), size in on_devices.items() if part == "experts")
-        total = sum(on_devices.values())
-        return 1 - (1 - share) * of_experts / max(1, total)
+    def reads(
+        self,
+        shape: ContextShape,
+        devices: Sequence[int],
+        kept: BlocksOnHost = NONE_KEPT,
+        depth: int = 0,
+        num_tokens: int = 1,
+    ) -> Reads:
+        """Return what a pass over some tokens reads on each device at a depth of the context.
+
+        A token uses some of a mixture's experts, and a pass reads all that any of its tokens uses,
+        if they choose at random. Of embeddings only a row is read, unless they are the output, too.
+        """
+        share = 1 - (1 - self.header.active_share) ** num_tokens
+        num_bytes = [0] * (max(*devices, HOST) + 1)
+        for (number, part), size in self._sizes.items():
+            if number is not None:
+                is_kept = part == kept.part and number in kept.blocks
+                where = HOST if is_kept else devices[number]
+                num_bytes[where] += int(size * share) if part == "experts" else size
+        num_bytes[devices[-1]] += self._tied_bytes
+        text = replace(shape, ctx=depth, num_steps_back=0, num_texts=1)
+        path = [HOST]
+        for number, (layer, where) in enumerate(zip(self.layout.layers, devices, strict=False)):
+            num_bytes[where] += self._cache(layer, text)
+            path += [where, HOST, where] if number in kept.blocks else [where]
+        path.append(devices[-1])
+        return Reads(tuple(num_bytes), sum(one != other for one, other in pairwise(path)))
 
     def cache(self, shape: ContextShape) -> int:
         """Return the size of the KV cache and recurrent states in bytes."""
@@ -130,10 +152,16 @@ class Sizes:
         for (layer, part), num_bytes in self._sizes.items():
             is_kept = part == kept.part and layer in kept.blocks
             total[HOST if layer is None or is_kept else devices[layer]] += num_bytes
-        embedding = self.header.tensors.get("token_embd.weight")
-        if embedding and "output.weight" not in self.header.tensors and devices[-1] != HOST:
-            total[devices[-1]] += embedding.num_bytes
+        if devices[-1] != HOST:
+            total[devices[-1]] += self._tied_bytes
         return total
+
+    @property
+    def _tied_bytes(self) -> int:
+        """The bytes of embeddings that are the output, too; 0 if that has weights of its own."""
+        embedding = self.header.tensors.get("token_embd.weight")
+        is_tied = embedding and "output.weight" not in self.header.tensors
+        return embedding.num_bytes if embedding and is_tied else 0
 
     @cached_property
     def _sizes(self) -> Counter[tuple[int | None, Part | None]]:
@@ -142,24 +170,31 @@ class Sizes:
         The output is the last layer; the key None is for the host only.
         """
         sizes: Counter[tuple[int | None, Part | None]] = Counter()
+        for place, num_bytes in self._placed:
+            sizes[place] += num_bytes
+        return sizes
+
+    @cached_property
+    def _placed(self) -> list[tuple[tuple[int | None, Part | None], int]]:
+        """The layer and part of each tensor, as in `_sizes`, and its bytes."""
+        placed = list[tuple[tuple[int | None, Part | None], int]]()
         for tensor in self.header.tensors.values():
             block = BLOCK.fullmatch(tensor.name)
             if not block:
                 is_output = tensor.name.startswith(OUTPUT)
-                sizes[self.num_layers if is_output else None, None] += tensor.num_bytes
+                placed.append(((self.num_layers if is_output else None, None), tensor.num_bytes))
             elif int(block[1]) < self.num_layers:
-                sizes[int(block[1]), part_of(block[2])] += tensor.num_bytes
-        return sizes
+                placed.append(((int(block[1]), part_of(block[2])), tensor.num_bytes))
+        return placed
 
     def _largest_on_host(self, devices: Sequence[int], kept: BlocksOnHost) -> int:
         """Return the bytes of the largest weights of layers on the host."""
         largest = 0
-        for tensor in self.header.tensors.values():
-            block = BLOCK.fullmatch(tensor.name)
-            if block and (number := int(block[1])) < self.num_layers:
-                is_kept = number in kept.blocks and part_of(block[2]) == kept.part
+        for (number, part), num_bytes in self._placed:
+            if number is not None and number < self.num_layers:
+                is_kept = number in kept.blocks and part == kept.part
                 if devices[number] == HOST or is_kept:
-                    largest = max(largest, tensor.num_bytes)
+                    largest = max(largest, num_bytes)
         return largest
 
     def _cache(self, layer: Layer, shape: ContextShape) -> int:

@@ -1,18 +1,21 @@
-"""Plans to load a pair, the best first, and the order in which they give things up for memory.
+"""Plans to load a pair, in groups: of the first that fits anything, the quickest plan is taken.
 
-The draft model goes onto the GPU first. If the whole target does not fit beside it, plans hold
-fewer texts at once, keep fewer states of a hybrid for drafts, leave the experts of some blocks on
-the CPU, which costs little, shorten the context, then store the KV cache as q8_0, then drop a
-prediction head, and at last leave layers of the target on the CPU.
+Everything is on the GPU if it fits. If not, plans hold fewer texts at once, and keep fewer states
+of a hybrid for drafts. Then a part of some blocks, or whole layers of the target, or the draft
+model, go to the CPU, whichever makes a step quickest; or the context is shortened, the KV cache
+stored as q8_0, or a prediction head dropped, where that gains much more. Plans for the CPU alone
+come last.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.cache_types import why_unfit
 from specchat.planning.context_shape import USUAL_TYPE, context_length
 from specchat.planning.memory import Need, Sizes
-from specchat.planning.placement import ALL_BLOCKS, FEWEST, NOTHING, OnHost, wanted
+from specchat.planning.placement import ALL_BLOCKS, FEWEST, NOTHING, NOUNS, OnHost, wanted
+from specchat.planning.token_time import Reads
 
 SHORTER_CONTEXTS = (4096, 2048)
 SAVING_TYPE = "q8_0"
@@ -21,7 +24,13 @@ SHORT_ROLLBACK = 3
 MOST = -1
 """Stands for as many layers as fit."""
 USUAL_DRAFT = 3
-"""The draft length assumed when comparing the gain of GPU memory for draft and target."""
+"""The draft length assumed when the time of steps is compared."""
+COST_OF_LESS = 1.5
+"""How many times as long a step must take, before the context is shortened, or the KV cache stored
+as q8_0, to avoid that."""
+COST_OF_NO_HEAD = 2.0
+"""The same for a prediction head: what it gains where the target is on the GPU."""
+NO_READS = Reads()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +38,16 @@ class Plan:
     """One way to load a pair.
 
     `gpu_layers` counts the layers on GPUs, the output being one; `draft_gpu_layers` is None without
-    the draft model. Parts of blocks of layers on GPUs are `on_host`, and those of the draft model
-    `draft_on_host`. The target can roll back up to `rollback_length` tokens, and its memory holds
-    `num_texts`. `is_repacked` allows copying weights on the CPU into a faster layout; otherwise
-    they stay in the mapped file and need no memory of their own.
+    the draft model. Parts of blocks of the target's layers on GPUs are `on_host`. It can roll back
+    up to `rollback_length` tokens, and its memory holds `num_texts`. `is_repacked` allows copying
+    weights on the CPU into a faster layout; otherwise they stay in the mapped file and need no
+    memory of their own.
 
     The other fields are set once a plan is found to fit. `needs` is the memory of each device, the
-    host first; `shares` is each GPU's share of the layers if there are several. `is_on_gpus` is
-    True if nothing runs on the CPU. `summary` and `notice` are for the user: the whole plan, and
-    what it gives up for memory (None for nothing).
+    host first; `reads` is what decoding a token reads there before there is a text. `shares` is
+    each GPU's share of the layers if there are several. `is_on_gpus` is True if nothing runs on the
+    CPU. `summary` and `notice` are for the user: the whole plan, and what it gives up for memory
+    (None for nothing).
     """
 
     gpu_layers: int
@@ -45,11 +55,11 @@ class Plan:
     ctx: int
     cache_type: str
     on_host: OnHost = NOTHING
-    draft_on_host: OnHost = NOTHING
     rollback_length: int = LONGEST_DRAFT
     num_texts: int = 1
     is_repacked: bool = True
     needs: tuple[Need, ...] = ()
+    reads: Reads = NO_READS
     shares: tuple[float, ...] = ()
     is_on_gpus: bool = False
     summary: str = ""
@@ -58,7 +68,14 @@ class Plan:
     @property
     def is_placed(self) -> bool:
         """Whether parts of layers on GPUs are on the host."""
-        return bool(self.on_host or self.draft_on_host)
+        return bool(self.on_host)
+
+    @property
+    def way(self) -> str:
+        """What was chosen where memory is short, in words; how many layers or blocks follows."""
+        part = NOUNS[self.on_host.part] if self.on_host else "layers"
+        draft = {None: "no draft", 0: "draft on the CPU"}.get(self.draft_gpu_layers, "draft")
+        return f"{part}, {draft}, context {self.ctx} in {self.cache_type}"
 
 
 def plans_to_try(
@@ -68,65 +85,72 @@ def plans_to_try(
     *,
     has_gpus: bool,
     draft_has_gpus: bool = True,
-) -> list[Plan]:
-    """Return the plans for a pair, the best first, on a machine with or without GPUs.
+) -> list[list[Plan]]:
+    """Return the groups of plans for a pair, the best first, on a machine with or without GPUs.
 
     Workers are GPUs for the target alone.
     """
     on_gpus = options if draft_has_gpus else replace(options, draft_gpu_layers=0)
-    plans = _on_gpus(target, draft, on_gpus) if has_gpus else []
+    groups = _on_gpus(target, draft, on_gpus) if has_gpus else []
     if not (has_gpus and options.gpu_layers):
-        plans += _on_host(target, draft, options)
+        groups += [[plan] for plan in _on_host(target, draft, options)]
     if target.layout.steps_back:
-        plans[1:] = [replace(plan, rollback_length=SHORT_ROLLBACK) for plan in plans]
+        groups[1:] = _each_with(groups, rollback_length=SHORT_ROLLBACK)
     most_texts = 1 if draft is not None and draft.kind.shares_memory else options.at_once
-    best = [replace(plans[0], num_texts=count) for count in range(most_texts, 1, -1)]
-    plans = [*best, *plans]
+    best = groups[0][0]
+    groups = [*([replace(best, num_texts=count)] for count in range(most_texts, 1, -1)), *groups]
     is_mapped = options.mmap and not options.mlock
-    return plans + [replace(plan, is_repacked=False) for plan in plans if is_mapped]
+    return groups + _each_with(groups, is_repacked=False) if is_mapped else groups
 
 
-def _on_gpus(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[Plan]:
-    """Return the plans with all layers on GPUs, then those with as many layers as fit."""
-    contexts, types = _contexts(target, options), _cache_types(target, draft, options)
-    named = options.gpu_layers
-    layers = target.num_layers + 1 if named is None else named
-    draft_layers = _draft_layers(draft, options)
-    smaller = [(contexts[:2][-1], cache_type) for cache_type in types]
-    whole = dict.fromkeys([(contexts[0], types[0]), *smaller])
-    few, most = _parts_on_host(target, options)
-    plans = [
-        Plan(layers, draft_layers, ctx, cache_type, on_host)
-        for ctx, cache_type in whole
-        for on_host in few
-    ]
-    is_head = draft is not None and draft.kind.is_head
-    if is_head:  # dropped before layers of the target leave the GPU
-        plans += [replace(plan, draft_gpu_layers=None) for plan in plans]
-    if named is None:
-        choices = [None] if is_head else [draft_layers, _draft_layers(draft, options, 0)]
-        in_order = choices if _draft_goes_first(target, draft) else choices[::-1]
-        plans += [
-            Plan(MOST, layers, contexts[0], types[0], most) for layers in dict.fromkeys(in_order)
-        ]
-    is_apart = draft is not None and not draft.is_part_of(target)
-    draft_on_host = (wanted(options.draft_on_cpu) or NOTHING) if is_apart else NOTHING
-    return [replace(plan, draft_on_host=draft_on_host) for plan in plans]
+def _each_with(groups: list[list[Plan]], **values: Any) -> list[list[Plan]]:
+    return [[replace(plan, **values) for plan in group] for group in groups]
 
 
-def _parts_on_host(target: Sizes, options: LoadOptions) -> tuple[list[OnHost], OnHost]:
-    """Return what stays on the host while all layers are on GPUs, the best first, and otherwise.
+def _on_gpus(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[list[Plan]]:
+    """Return the plan with all layers on GPUs, then those that give something up for memory.
 
-    A token reads all weights but the experts, so only these leave the GPU before the context is
-    shortened. Each block whose experts are on the host waits twice for the other device: over the
-    network that takes too long.
+    A head goes before layers of the target, or what each token reads of them, leave the GPU.
     """
-    named = wanted(options.on_cpu)
-    if named is not None:
-        return [named], named
-    if options.workers or not target.blocks_with("experts"):
-        return [NOTHING], NOTHING
-    return [NOTHING, OnHost("experts", FEWEST)], OnHost("experts", ALL_BLOCKS)
+    contexts, types = _contexts(target, options), _cache_types(target, draft, options)
+    on_gpu, is_head = _draft_layers(draft, options), draft is not None and draft.kind.is_head
+    elsewhere = None if is_head else _draft_layers(draft, options, 0)
+    drafts = dict.fromkeys([on_gpu, elsewhere])
+    whole, others = _placements(target, options)
+    shorter = [(contexts[:2][-1], cache_type) for cache_type in types]
+    return [
+        [Plan(whole[0][0], on_gpu, contexts[0], types[0], whole[0][1])],
+        [
+            Plan(layers, draft_layers, ctx, cache_type, on_host)
+            for ctx, cache_type in dict.fromkeys([(contexts[0], types[0]), *shorter])
+            for placements, usable in ((whole, drafts), (others, [None] if is_head else drafts))
+            for layers, on_host in placements
+            for draft_layers in usable
+        ],
+    ]
+
+
+def _placements(
+    target: Sizes, options: LoadOptions
+) -> tuple[list[tuple[int, OnHost]], list[tuple[int, OnHost]]]:
+    """Return the layers on GPUs and what of them is on the host: where a token reads most on GPUs.
+
+    Then where it reads more on the host. It reads all weights but a mixture's experts.
+    """
+    layers = target.num_layers + 1 if options.gpu_layers is None else options.gpu_layers
+    named, has_experts = wanted(options.on_cpu), bool(target.blocks_with("experts"))
+    whole, others = [(layers, NOTHING if named is None else named)], list[tuple[int, OnHost]]()
+    if named is None and has_experts:
+        whole.append((layers, OnHost("experts", FEWEST)))
+    if options.gpu_layers is None:
+        others.append((MOST, whole[0][1]))
+        if named is None:
+            of_experts, of_ffn = (
+                (MOST, OnHost("experts", ALL_BLOCKS)),
+                (layers, OnHost("ffn", FEWEST)),
+            )
+            others.append(of_experts if has_experts else of_ffn)
+    return whole, others
 
 
 def _on_host(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[Plan]:
@@ -137,18 +161,6 @@ def _on_host(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[P
         for draft_layers in dict.fromkeys((_draft_layers(draft, options, 0), None))
         for ctx in _contexts(target, options)
     ]
-
-
-def _draft_goes_first(target: Sizes, draft: Sizes | None) -> bool:
-    """Return True if GPU memory gains more speed for the draft than for the target.
-
-    The gain grows with how often a step reads a byte. With k drafted tokens that is k times for the
-    draft and once for the target, so usually the draft goes first. A token reads only a share of a
-    mixture's experts, and the k + 1 tokens of the target's pass read up to k + 1 such shares.
-    """
-    if draft is None:
-        return True
-    return USUAL_DRAFT * draft.read_share(1) > target.read_share(USUAL_DRAFT + 1)
 
 
 def _draft_layers(

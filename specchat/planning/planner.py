@@ -1,12 +1,13 @@
 """Finds the plan that fits a pair into a machine's memory.
 
 A plan sets the layers on GPUs and which parts of these stay on the CPU, the context size and the
-type of the KV cache. It follows from the files' headers, the devices and the user's options alone.
-`plans_to_try` decides what is given up for memory, and in which order.
+type of the KV cache. It follows from the files' headers, the devices with their bandwidths, the
+user's options, and what placements were measured to take. `plans_to_try` lists what may be given up
+for memory.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from specchat.errors import ModelWontLoad
@@ -23,7 +24,7 @@ from specchat.planning.context_shape import (
     shape_context,
     why_no_branches,
 )
-from specchat.planning.device import Device, host_of, planned_gpus
+from specchat.planning.device import Device, hand_over_of, host_of, planned_gpus
 from specchat.planning.memory import HOST, Need, Sizes, devices_of_layers
 from specchat.planning.model_layout import ModelLayout
 from specchat.planning.placement import (
@@ -33,7 +34,15 @@ from specchat.planning.placement import (
     BlocksOnHost,
     OnHost,
 )
-from specchat.planning.plan import MOST, Plan, plans_to_try
+from specchat.planning.plan import (
+    COST_OF_LESS,
+    COST_OF_NO_HEAD,
+    MOST,
+    USUAL_DRAFT,
+    Plan,
+    plans_to_try,
+)
+from specchat.planning.token_time import Reads
 
 NEXT_SHARE = 0.85
 """The next smaller plan may take at most this share of the last plan's memory."""
@@ -43,14 +52,24 @@ OUTPUT = "output.weight"
 INEXACT_REPACKED = frozenset({"q2_K", "q4_K", "q5_K", "q6_K"})
 """Types whose repacked weights round differently in passes of four or more tokens, on x86."""
 
+NOT_MEASURED: Mapping[str, float] = {}
+
 
 class Planner:
     """Makes plans for one pair on one machine."""
 
     def __init__(
-        self, target: Sizes, draft: Sizes | None, devices: Sequence[Device], options: LoadOptions
+        self,
+        target: Sizes,
+        draft: Sizes | None,
+        devices: Sequence[Device],
+        options: LoadOptions,
+        measured: Mapping[str, float] = NOT_MEASURED,
     ) -> None:
-        """List the plans; raise InvalidOption for a KV cache type that a model cannot have."""
+        """List the plans; raise InvalidOption for a KV cache type that a model cannot have.
+
+        `measured` has the seconds of a step by the plan's `way`, as `specchat tune` finds them.
+        """
         self._target, self._draft, self._options = target, draft, options
         require_cache_type(target, options)
         if draft is not None:
@@ -62,19 +81,27 @@ class Planner:
         named += (0.0,) * (len(self.gpus) - len(named))
         self._shares = named if any(named) else tuple(float(gpu.free) for gpu in self.gpus)
         draft_has_gpus = self._draft_is_remote or len(self.gpus) > self._num_remote
-        self._plans = plans_to_try(
+        self._groups = plans_to_try(
             target, draft, options, has_gpus=bool(self.gpus), draft_has_gpus=draft_has_gpus
         )
+        self._bandwidths = [device.bandwidth for device in self.devices]
+        self._depth = self._groups[0][0].ctx // 2
+        self._measured = measured
         self._is_shared = any(gpu.kind == "integrated" for gpu in self.gpus)
         self._budgets = [self._host.budget, *(gpu.budget for gpu in self.gpus)]
         stored = {STORED_TYPES[tensor.stored].name for tensor in target.header.tensors.values()}
         self._is_inexact = options.exact == "on" and not stored.isdisjoint(INEXACT_REPACKED)
 
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that plans use, the host first."""
+        return (self._host, *self.gpus)
+
     def first(self) -> Plan:
         """Return the best plan that fits. Raises ModelWontLoad, saying what would fit."""
         plan = self._best(self._budgets)
         if plan is None and self._options.gpu_layers is not None:
-            plan = self._planned(self._plans[0])  # the user decided
+            plan = self._planned(self._groups[0][0])  # the user decided
         if plan is None:
             raise ModelWontLoad(self.what_would_fit())
         return plan
@@ -104,7 +131,7 @@ class Planner:
             "num_texts": plan.num_texts,
         }
         options = ModelOptions(**self._options.values(LoadOptions) | chosen)
-        options = self._with_kept(self._target, options, plan.on_host)
+        options = self._with_kept(options, plan.on_host)
         if self._draft is None or plan.draft_gpu_layers is None:
             return [(self._target, options)]
         kind = self._draft.kind
@@ -123,18 +150,18 @@ class Planner:
             of_draft = self._beside_target(plan, of_draft, 1 + self._draft.num_layers)
         elif self._num_remote and not self._draft_is_remote:
             of_draft = self._on_this_machine(of_draft)
-        of_draft = self._with_kept(self._draft, of_draft, plan.draft_on_host)
         options = replace(options, with_head=self._draft.is_part_of(self._target))
         return [(self._target, options), (self._draft, of_draft)]
 
-    def _with_kept(self, model: Sizes, options: ModelOptions, on_host: OnHost) -> ModelOptions:
-        """Return a model's options with the blocks that have a part on the host.
+    def _with_kept(self, options: ModelOptions, on_host: OnHost) -> ModelOptions:
+        """Return the target's options with the blocks that have a part on the host.
 
         They are the last ones of each GPU, the same share of each: the scarce memory of all is
         freed alike.
         """
-        devices = self._devices_of(model, options)
-        on_gpus = [block for block in model.blocks_with(on_host.part) if devices[block] != HOST]
+        devices = self._devices_of(self._target, options)
+        blocks = self._target.blocks_with(on_host.part)
+        on_gpus = [block for block in blocks if devices[block] != HOST]
         ranks: dict[int, float] = {}
         for device in set(devices):
             here = [block for block in on_gpus if devices[block] == device]
@@ -185,7 +212,7 @@ class Planner:
 
     def what_would_fit(self) -> str:
         """Return one line saying that the pair does not fit, and what would."""
-        smallest = self._plans[-1]
+        smallest = self._groups[-1][-1]
         need = self._needs(replace(smallest, gpu_layers=0, draft_gpu_layers=None))[HOST]
         own = self.gpus[: self._num_remote] if self._is_shared else self.gpus
         room = self._host.budget + sum(gpu.budget for gpu in own)
@@ -200,19 +227,83 @@ class Planner:
             return reason + "choose a shorter context with --ctx"
         return reason + "close other programs, or choose a smaller model"
 
+    def near(self, share: float) -> list[Plan]:
+        """Return the best plan and those of other ways that are predicted to be nearly as good.
+
+        They lose at most `share` times as much. What was measured is left out of account.
+        """
+        plans = self._fitting(self._budgets)
+        losses = {plan: self._loss(plan, self.step_seconds(plan)) for plan in plans}
+        best = dict[str, Plan]()
+        for plan in sorted(plans, key=losses.__getitem__):
+            best.setdefault(plan.way, plan)
+        limit = share * min(losses.values(), default=0.0)
+        return [plan for plan in best.values() if losses[plan] <= limit]
+
+    def step_seconds(self, plan: Plan) -> float:
+        """Return what a step is predicted to take, with a text that fills half the context.
+
+        A plan of another context is taken to read the same text. With a draft a step is a pass over
+        USUAL_DRAFT tokens and one more, and what drafts them.
+        """
+        (target, options), *drafts = self.models(plan)
+        num_tokens = 1 if self._draft is None else USUAL_DRAFT + 1
+        seconds = self._pass_seconds(target, options, self._depth, num_tokens)
+        for draft, of_draft in drafts:
+            passes = 1 if draft.kind.drafts_blocks else USUAL_DRAFT
+            seconds += passes * self._pass_seconds(draft, of_draft, self._depth, 1)
+        return seconds
+
     def _best(self, budgets: Sequence[int]) -> Plan | None:
-        """Return the first plan that fits into budgets, the host's first."""
-        for listed in self._plans:
-            choice, layers = listed, listed.gpu_layers
-            if layers == MOST and not (layers := self._most_layers(choice, budgets)):
-                continue
+        """Return the best plan that fits into budgets, the host's first."""
+        return next(iter(self._fitting(budgets)), None)
+
+    def _fitting(self, budgets: Sequence[int]) -> list[Plan]:
+        """Return the plans that fit of the first group that has any, the best first."""
+        for group in self._groups:
+            if fitting := list(filter(None, [self._fitted(plan, budgets) for plan in group])):
+                return sorted(fitting, key=self._rank) if len(fitting) > 1 else fitting
+        return []
+
+    def _fitted(self, choice: Plan, budgets: Sequence[int]) -> Plan | None:
+        """Return a plan with as many layers and parts on GPUs as fit, None if it does not."""
+        if choice.gpu_layers == MOST:
+            if not (layers := self._most_layers(choice, budgets)):
+                return None
             choice = replace(choice, gpu_layers=layers)
-            if choice.on_host.num_blocks == FEWEST:
-                choice = self._with_fewest(choice, budgets)
-            plan = self._planned(choice)
-            if all(need <= room for need, room in zip(self._taken(plan), budgets, strict=True)):
-                return plan
-        return None
+        if choice.on_host.num_blocks == FEWEST:
+            choice = self._with_fewest(choice, budgets)
+        plan = self._planned(choice)
+        fits = all(need <= room for need, room in zip(self._taken(plan), budgets, strict=True))
+        return plan if fits else None
+
+    def _rank(self, plan: Plan) -> tuple[bool, float]:
+        """Return what plans are ordered by; where any were measured, only those compete."""
+        seconds = self._measured.get(plan.way)
+        return seconds is None, self._loss(plan, seconds or self.step_seconds(plan))
+
+    def _loss(self, plan: Plan, seconds: float) -> float:
+        """Return the seconds of a plan's step, and more for what it gives up for them."""
+        best = self._groups[0][0]
+        num_less = (plan.ctx < best.ctx) + (plan.cache_type != best.cache_type)
+        lacks_head = self._draft is not None and plan.draft_gpu_layers is None
+        return seconds * COST_OF_LESS**num_less * (COST_OF_NO_HEAD if lacks_head else 1.0)
+
+    def _pass_seconds(
+        self, model: Sizes, options: ModelOptions, depth: int, num_tokens: int
+    ) -> float:
+        reads = self._reads(model, options, depth, num_tokens)
+        return reads.seconds(self._bandwidths, hand_over_of(self.gpus))
+
+    def _reads(
+        self, model: Sizes, options: ModelOptions, depth: int = 0, num_tokens: int = 1
+    ) -> Reads:
+        """Return what a pass reads on each device, the host first."""
+        devices = self._devices_of(model, options)
+        shape = shape_context(model.layout, options, is_on_gpu=bool(options.gpu_layers))
+        reads = model.reads(shape, devices, options.kept, depth, num_tokens)
+        unused = 1 + len(self.gpus) - len(reads.num_bytes)
+        return replace(reads, num_bytes=reads.num_bytes + (0,) * unused)
 
     def _needs(self, choice: Plan) -> tuple[Need, ...]:
         """Return the memory of each device for all models, the host first."""
@@ -279,14 +370,12 @@ class Planner:
     def _planned(self, choice: Plan) -> Plan:
         """Return a plan with its memory needs, summary and notice."""
         models = self.models(choice)
-        kept = [OnHost(options.kept.part, len(options.kept.blocks)) for _, options in models]
-        choice = replace(choice, on_host=kept[0])
+        of_target = models[0][1]
+        kept = of_target.kept  # which may be less than was asked for
+        choice = replace(choice, on_host=OnHost(kept.part, len(kept.blocks)))
         if len(models) > 1:
-            of_draft = models[1][1]
-            choice = replace(choice, draft_gpu_layers=of_draft.gpu_layers, draft_on_host=kept[1])
-        needs = self._needs(
-            choice
-        )  # of what stays on the CPU, which may be less than was asked for
+            choice = replace(choice, draft_gpu_layers=models[1][1].gpu_layers)
+        needs = self._needs(choice)
         is_whole = [
             (options.gpu_layers or 0) > model.num_layers and not options.kept.blocks
             for model, options in models
@@ -295,6 +384,7 @@ class Planner:
             choice,
             gpu_layers=choice.gpu_layers if self.gpus else 0,
             needs=needs,
+            reads=self._reads(self._target, of_target),
             shares=self._shares if len(self.gpus) > 1 else (),
             is_on_gpus=bool(self.gpus) and all(is_whole),
             summary=self._summary(choice, needs),
@@ -309,8 +399,7 @@ class Planner:
             if self._draft and choice.draft_gpu_layers is not None:
                 where = self._gpus_name if self._draft_is_remote else "GPU"
                 name = "head" if self._draft.kind.is_head else "draft"
-                draft = _layers(name, self._draft, choice.draft_gpu_layers, where)
-                parts.append(draft + _but_for(self._draft, choice.draft_on_host))
+                parts.append(_layers(name, self._draft, choice.draft_gpu_layers, where))
         many = f" for each of {choice.num_texts} answers" if choice.num_texts > 1 else ""
         parts.append(f"context {choice.ctx}{many}")
         if choice.cache_type != USUAL_TYPE:
@@ -346,7 +435,7 @@ class Planner:
             parts.append(f"{' and '.join(slow)} {runs} on the CPU, which is slower")
         if self._draft and choice.draft_gpu_layers is None:
             parts.append(f"the {self._draft.kind.noun} is not used")
-        best = self._plans[0]
+        best = self._groups[0][0]
         if choice.rollback_length < best.rollback_length:
             longest = f"{choice.rollback_length} tokens instead of {LONGEST_OF_STATES}"
             parts.append(f"drafts have at most {longest}")

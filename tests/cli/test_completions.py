@@ -25,7 +25,6 @@ CASES = [
             "--draft",
             "--draft-gpu-layers",
             "--draft-length",
-            "--draft-on-cpu",
             "--draft-tree",
             "--drafter",
         },

@@ -90,6 +90,23 @@ def test_a_prompt_in_long_passes_is_what_single_tokens_make_of_it(
     assert answers[0] == answers[1]
 
 
+@pytest.mark.parametrize(("architecture", "part"), [("llama", "ffn"), ("qwen3moe", "experts")])
+def test_parts_on_the_cpu_change_no_token(
+    pair: WritePair, device: Device, architecture: str, part: str
+) -> None:
+    """Drafts are verified as plain decoding goes, and the text is the one without the CPU."""
+    answers = []
+    for placement in ("none", part):
+        options = {"gpu_layers": ALL, "draft_gpu_layers": ALL, "on_cpu": placement}
+        with load(pair(architecture), **options) as engine:
+            assert device.name in engine.facts.plan
+            assert ("but for the" in engine.facts.plan) == (placement != "none")
+            require_lossless(engine, 3)
+            chunks = engine.generate(PROMPT, temperature=0.0, max_tokens=12, drafter="none")
+            answers.append([token for chunk in chunks for token in chunk.tokens])
+    assert answers[0] == answers[1]
+
+
 ON_TWO_DEVICES = """
 import sys
 from pathlib import Path

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import put_in_hub
+from scripts.support.tiny_gguf import Shape, write_hollow
 from specchat.cli import doctor, main
 from specchat.doctor import backend
 from specchat.llama.child_process import (
@@ -247,6 +249,35 @@ def test_a_gpu_that_only_llama_cpp_finds_is_shown(
 
     assert {"llvmpipe"} == {each["detail"] for each in findings if each["name"] == "GPU"}
     assert find_machine().gpus == (replace(found, free=0),)
+
+
+def test_a_model_that_does_not_fit_into_memory_is_named(
+    tmp_path: Path, tiny: WriteModel, examine_here: Callable[[], Examined]
+) -> None:
+    """With what it needs and what is free; of those that fit, the largest."""
+    hub = tmp_path / "hf_home" / "hub"
+    small = [
+        put_in_hub(hub, "org/model", f"{name}.gguf", tiny("llama", num_layers=layers).read_bytes())
+        for layers, name in enumerate(("a", "b"), 1)
+    ]
+    _, _, findings = examine_here()
+    assert findings["RAM"]["state"] == "ok"
+    assert findings["RAM"]["detail"].startswith("2 models fit; org/model/b.gguf takes the most: ")
+
+    shape = Shape(32_000, num_layers=80, width=65_536, feed_forward=2**18, head_width=128)
+    write_hollow(small[0].resolve(), "llama", shape)
+    _, _, findings = examine_here()
+    line, rest = findings["RAM"]["detail"].splitlines()
+    assert findings["RAM"]["state"] == "warning"
+    assert re.fullmatch(
+        r"org/model/a\.gguf does not fit: it needs [\d.]+ GiB of the [\d.]+ that are free; its"
+        r" weights are read from the disk for each token",
+        line,
+    )
+    assert rest.startswith("1 model fits; org/model/b.gguf takes the most: ")
+    models = {each["name"]: each for each in findings["RAM"]["figures"]["models"]}
+    assert not models["org/model/a.gguf"]["fits"]
+    assert models["org/model/a.gguf"]["needed"] > 10**13
 
 
 def test_passes_of_each_installed_model_are_named(

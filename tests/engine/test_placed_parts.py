@@ -21,8 +21,16 @@ from specchat import Engine
 from specchat.engine.api import Loading
 from specchat.engine.loader import load_pair
 from specchat.engine.local_engine import LocalEngine
+from specchat.gguf.reader import read_header
 from specchat.llama.library import AbortFlag
 from specchat.llama.rpc_library import find_rpc
+from specchat.options.declarations import LoadOptions
+from specchat.passes.learned_cache import LearnedCache
+from specchat.planning import device, token_time
+from specchat.planning.device import Device, find_machine
+from specchat.planning.forecast import devices_of
+from specchat.planning.measured_times import planner_here, times_path
+from specchat.planning.memory import Sizes
 from worker_process import WorkerProcess
 
 pytestmark = pytest.mark.skipif(
@@ -134,6 +142,35 @@ def test_costs_and_exactness_are_learned_anew_for_another_placement(
     placements = ("none", "none", "experts:1", "experts")
     assert [is_known(placement)[1] for placement in placements] == [False, True, False, False]
     assert not is_known("experts:2")[0]
+
+
+def test_a_measured_pass_shows_how_fast_the_slowest_device_is(
+    worker: str, tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next plan is made with it; a pass that reads as little as here says nothing otherwise."""
+    target = tiny("qwen3moe", seed=8)
+    options = EXACT | {"workers": (worker,), "learn": True, "on_cpu": "experts"}
+
+    def measured() -> list[float]:
+        with LocalEngine(Loading(target, **options)) as engine:
+            assert engine.prepare()
+        return [each.measured_bandwidth for each in planned(target, worker)]
+
+    times_path().unlink(missing_ok=True)
+    assert measured() == [0.0, 0.0]
+    monkeypatch.setattr(token_time, "LEAST_BYTES", 1)
+    monkeypatch.setattr(device, "REMOTE_HAND_OVER", 0.0)
+    LearnedCache(target).path.unlink()
+    of_host, of_worker = measured()
+    assert 0 < of_host < 10**10
+    assert of_worker == 0
+
+
+def planned(target: Path, worker: str) -> tuple[Device, ...]:
+    """Return the devices of the next plan."""
+    options = LoadOptions(workers=(worker,))
+    devices = devices_of(find_machine(options.workers))
+    return planner_here(Sizes(read_header(target)), None, devices, options).devices
 
 
 SHAPE = Shape(

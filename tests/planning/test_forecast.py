@@ -91,11 +91,12 @@ def test_memory_too_small_for_the_hosts_part_is_said_before_loading(
     gib = 2**30
     card = Device("CUDA0", "a card", "gpu", gib, gib)
     said = []
+    options = LoadOptions(ctx=512, on_cpu="experts")
     for free in (16 * gib, gib // 2):
         machine = Machine(free, (card,))
         monkeypatch.setattr(forecast, "find_machine", lambda _, found=machine: found)
-        said.append(forecast.warning_of_disk(path, None, LoadOptions(ctx=512)))
-    ample = foresee(path, None, LoadOptions(ctx=512), Machine(16 * gib, (card,)))
+        said.append(forecast.warning_of_disk(path, None, options))
+    ample = foresee(path, None, options, Machine(16 * gib, (card,)))
     assert ample.placement.startswith("target on the GPU but for the experts of ")
     assert said[0] is None
     assert str(said[1]).startswith("mixture.gguf needs ")

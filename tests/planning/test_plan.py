@@ -76,19 +76,18 @@ def test_a_large_gpu_holds_everything(pair: tuple[Sizes, Sizes]) -> None:
     assert made.is_on_gpus
 
 
-def test_with_less_memory_the_context_gives_way_then_the_cache_then_layers(
-    pair: tuple[Sizes, Sizes],
-) -> None:
-    """In that order, each only as far as it must; the draft stays on the GPU."""
+def test_with_less_memory_what_costs_least_gives_way(pair: tuple[Sizes, Sizes]) -> None:
+    """The context where that keeps all on the GPU; where most is slow anyhow, it stays long."""
     seen: list[str] = []
     for free in (24, 11, 10.5, 10, 9.5, 9, 8.5, 8, 7.5, 7, 6, 5, 4, 3):
         made = plan(pair, gpu(free), host(32))
-        kind = "layers" if made.gpu_layers < WHOLE_TARGET else f"{made.ctx} {made.cache_type}"
-        seen.append(kind)
-        assert made.draft_gpu_layers == WHOLE_DRAFT
+        place = "layers" if made.gpu_layers < WHOLE_TARGET else "all"
+        seen.append(f"{place} {made.ctx} {made.cache_type}")
         assert made.needs[1].total <= gpu(free).budget
 
-    assert list(dict.fromkeys(seen)) == ["8192 f16", "4096 f16", "4096 q8_0", "layers"]
+    assert seen[0] == "all 8192 f16"
+    assert seen[-1] == "layers 8192 f16"
+    assert "all 4096 f16" in seen
 
 
 def test_a_hybrid_keeps_fewer_states_for_drafts_before_anything_else_gives_way(
@@ -147,14 +146,14 @@ def test_a_gpu_too_small_for_the_draft_takes_layers_of_the_target(
     assert none.needs[1].total == 0
 
 
-@pytest.mark.parametrize(("num_used", "is_first"), [(1, False), (8, True)])
+@pytest.mark.parametrize(("num_used", "is_first"), [(1, False), (32, True)])
 def test_a_draft_whose_tokens_read_little_of_it_goes_behind(
     pair: tuple[Sizes, Sizes], tmp_path: Path, num_used: int, is_first: bool
 ) -> None:
-    """Of 16 experts one a token: three tokens read less of it than a pass of the target's bytes."""
+    """Of 64 experts one a token: three tokens read less of it than a pass of the target's bytes."""
     small = Shape(
         151_936, num_layers=28, width=1024, feed_forward=1024, head_width=64,
-        num_experts=16, num_experts_used=num_used,
+        num_experts=64, num_experts_used=num_used,
     )  # fmt: skip
     draft = write_hollow(tmp_path / "mixture.gguf", "qwen3moe", small, quantisation="q8_0")
     target = pair[0]
@@ -403,7 +402,9 @@ def test_a_head_goes_before_layers_leave_the_gpu(tmp_path: Path) -> None:
         layers = "all" if made.gpu_layers == 17 else "some" if made.gpu_layers else "none"
         seen.append((layers, made.draft_gpu_layers))
 
-    assert list(dict.fromkeys(seen))[:3] == [("all", 2), ("all", None), ("some", None)]
+    assert seen[0] == ("all", 2)
+    assert ("some", None) in seen
+    assert all(layers == "all" for layers, of_head in seen if of_head is not None)
 
 
 def test_drafts_are_chains_where_branches_cannot_be_held(pair: tuple[Sizes, Sizes]) -> None:
@@ -549,7 +550,7 @@ def test_the_summary_and_the_notice_say_what_is_where(mixture: Sizes) -> None:
 def test_what_stays_on_the_cpu_is_the_users_choice(
     mixture: Sizes, pair: tuple[Sizes, Sizes]
 ) -> None:
-    """Of target and draft apart; a model without the part keeps nothing there."""
+    """A model without the part keeps nothing there, and a draft keeps all."""
     devices = (gpu(24), host(64))
     assert plan((mixture, None), *devices, on_cpu="experts:5").on_host == OnHost("experts", 5)
     assert plan((mixture, None), *devices, on_cpu="experts:500").on_host == OnHost("experts", 48)
@@ -558,9 +559,7 @@ def test_what_stays_on_the_cpu_is_the_users_choice(
     assert made.needs == plan((mixture, None), *devices, on_cpu="none").needs
     layers = plan((mixture, None), gpu(8), host(64), on_cpu="none")
     assert (bool(layers.on_host), layers.gpu_layers < 49) == (False, True)
-    both = plan(pair, *devices, on_cpu="ffn:3", draft_on_cpu="ffn")
-    assert (both.on_host, both.draft_on_host) == (OnHost("ffn", 3), OnHost("ffn", 28))
-    assert "draft on the GPU but for the feed-forward weights of all 28 blocks" in both.summary
+    assert plan(pair, *devices, on_cpu="ffn:3").on_host == OnHost("ffn", 3)
     assert not plan(pair, host(64), on_cpu="ffn:3").on_host
 
 
@@ -602,7 +601,8 @@ def test_a_heads_own_experts_stay_on_the_gpu(tmp_path: Path) -> None:
     whole = read_header(write_hollow(tmp_path / "x.gguf", "qwen35moe", shape, quantisation="q4_0"))
     head = own_head(whole)
     assert head
-    planner = Planner(Sizes(whole), Sizes(head), [gpu(2.5), host(32)], LoadOptions())
+    options = LoadOptions(on_cpu="experts")
+    planner = Planner(Sizes(whole), Sizes(head), [gpu(2.5), host(32)], options)
     made = planner.first()
     (_, options), (_, of_head) = planner.models(made)
     assert made.draft_gpu_layers == 2

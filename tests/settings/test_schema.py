@@ -34,10 +34,9 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "ctx": ([0, 1, 2**27], [-1, 2**27 + 1, 1.0, True, None, "auto"]),
     "gpu_layers": ([0, 512, None, "auto"], [-1, 0.5, "none"]),
     "on_cpu": (
-        ["none", "experts", "ffn", "experts:30", None, "auto"],
+        ["none", "experts", "ffn", "experts:30", "ffn:12", None, "auto"],
         ["expert", "experts:0", "ffn:", "ffn:-1", "none:3", "experts:1e3", 5],
     ),
-    "draft_on_cpu": (["none", "experts", "ffn:12", None], ["all", 0]),
     "draft_gpu_layers": ([0, None, "auto"], [-1]),
     "tensor_split": (
         ["3,1", "0,1", (1.0,), [], "1"],

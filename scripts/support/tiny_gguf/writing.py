@@ -1,7 +1,7 @@
 """Writing the files, whole and damaged."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -163,11 +163,20 @@ def write_hollow(
     writer.add_context_length(context_length)
     add_hyperparameters(writer, architecture, shape)
     add_vocabulary(writer, Vocabulary(size=shape.vocabulary, tokenizer=False))
+    written = (
+        (name, size, _stored(name, size, STORED[quantisation]))
+        for name, size in tensors(architecture, shape)
+        if not (is_tied and name == "output.weight")
+    )
+    return finish_hollow(path, writer, written)
+
+
+def finish_hollow(
+    path: Path, writer: gguf.GGUFWriter, tensors: Iterable[tuple[str, tuple[int, ...], Stored]]
+) -> Path:
+    """Write a file whose weights are a hole, and close it; the tensors are names, shapes, types."""
     num_bytes = 0
-    for name, size in tensors(architecture, shape):
-        if is_tied and name == "output.weight":
-            continue
-        stored = _stored(name, size, STORED[quantisation])
+    for name, size, stored in tensors:
         values, per_block = gguf.GGML_QUANT_SIZES[stored]
         taken = math.prod(size) // values * per_block
         plain = PLAIN.get(stored)

@@ -28,7 +28,6 @@ NAMES = {
     "gpu_layers": "GPU layers",
     "draft_gpu_layers": "GPU layers, draft model",
     "on_cpu": "On the CPU, of the target",
-    "draft_on_cpu": "On the CPU, of the draft",
     "tensor_split": "Share of each GPU",
     "threads": "CPU threads",
     "cache_type": "KV cache",

@@ -1,0 +1,147 @@
+"""Timing the ways to place a pair that is larger than the GPUs; plans then take the quickest.
+
+Plans are made with predicted times. Those that are predicted to be nearly as quick as the best are
+loaded one after the other, and answers of a short and of a long text are timed.
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import cast
+
+from specchat.catalogue.pairs import Pair
+from specchat.cli.model_arguments import loading_of, show_loading
+from specchat.cli.terminal import show_line
+from specchat.drafter_registry import PLAIN
+from specchat.engine.api import Engine, Loading
+from specchat.errors import SpecchatError
+from specchat.gguf.model_files import read_pair
+from specchat.options.declarations import CacheType
+from specchat.planning.device import find_machine
+from specchat.planning.forecast import devices_of
+from specchat.planning.measured_times import keep_steps, planner_here, times_path
+from specchat.planning.memory import Sizes
+from specchat.planning.plan import USUAL_DRAFT, Plan
+from specchat.sharing import process_engine
+from specchat.wording import rate_text
+
+NEAR = 1.3
+"""A way is timed if its steps are predicted to take at most this many times as long as the best."""
+SHORT_TEXT = 1024
+"""The characters of the short text, some 512 tokens; the long one fills up to half a context."""
+NUM_TOKENS = 12
+STEPS_OF_ANSWER, TOKENS_READ = 128, 512
+"""The steps of an answer that share the time of reading this many tokens of its question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A way to place a pair: what is where, and what was measured, in tokens per second.
+
+    `step_s` has the seconds of a step, and its share of reading the question.
+    """
+
+    placement: str
+    way: str
+    step_s: float
+    tokens_per_second: float
+    prompt_tokens_per_second: float
+
+
+def tune_placement(
+    arguments: argparse.Namespace, pair: Pair, drafter: str
+) -> tuple[list[Timed], list[str]]:
+    """Time the ways to place a pair, the quickest first, and let plans take it from then on.
+
+    Also returns why others could not be timed; both are empty if there is only one way. What the
+    user has set is kept. Ctrl+C leaves everything as it was.
+    """
+    loading = loading_of(arguments, pair, drafter)
+    model, draft = read_pair(loading.target, loading.draft, with_head=loading.head)
+    sizes, of_draft = Sizes(model), Sizes(draft) if draft else None
+    planner = planner_here(sizes, of_draft, devices_of(find_machine(loading.workers)), loading)
+    plans = planner.near(NEAR)
+    timed, failed = list[Timed](), list[str]()
+    if len(plans) < 2:
+        return timed, failed
+    for plan in plans:
+        try:
+            timed.append(_timed(_placed(loading, plan), plan))
+        except SpecchatError as error:
+            failed.append(str(error))
+        except KeyboardInterrupt:
+            show_line()
+            return [], ["stopped"]
+    timed.sort(key=lambda each: each.step_s)
+    steps = {each.way: each.step_s for each in timed}
+    try:
+        keep_steps(sizes, of_draft, planner.gpus, steps)
+    except OSError as error:
+        raise SpecchatError(f"cannot write {times_path()}: {error.strerror}") from None
+    return timed, failed
+
+
+def placement_lines(timed: list[Timed], failed: list[str]) -> Iterator[str]:
+    """Yield what was measured, the quickest first, and what could not be."""
+    for number, each in enumerate(timed):
+        rates = rate_text(each.tokens_per_second), rate_text(each.prompt_tokens_per_second)
+        use = "used from now on: " if number == 0 else ""
+        yield f"{use}{each.placement}: {rates[0]}, prompts {rates[1]}"
+    yield from (f"placement not timed: {reason}" for reason in failed)
+
+
+def _placed(loading: Loading, plan: Plan) -> Loading:
+    """Return how to load a pair in the way of a plan."""
+    on_host = plan.on_host
+    return replace(
+        loading,
+        ctx=plan.ctx,
+        cache_type=cast(CacheType, plan.cache_type),
+        gpu_layers=plan.gpu_layers,
+        draft_gpu_layers=plan.draft_gpu_layers,
+        draft=loading.draft if plan.draft_gpu_layers is not None else None,
+        head=loading.head and plan.draft_gpu_layers is not None,
+        on_cpu=f"{on_host.part}:{on_host.num_blocks}" if on_host else "none",
+    )
+
+
+def _timed(loading: Loading, plan: Plan) -> Timed:
+    """Load a pair and time its passes: over one token, over a draft, and over a text, twice each.
+
+    A short text and one that fills half the context are read.
+    """
+    with process_engine.ProcessEngine(loading, show_loading) as engine:
+        kind = engine.facts.draft_kind
+        plain, steps, reading = list[float](), list[float](), list[float]()
+        for first, length in ((0, min(SHORT_TEXT, plan.ctx // 4)), (10**6, plan.ctx // 2)):
+            text = " ".join(map(str, range(first, first + length)))[:length]
+            plain.append(_step_seconds(engine, text, PLAIN))
+            stats = engine.stats
+            reading.append(stats.prompt_s / max(1, stats.prompt_tokens - stats.cached_tokens))
+            steps.append(_step_seconds(engine, text, kind) if kind else plain[-1])
+    question = TOKENS_READ * sum(reading) / len(reading)
+    return Timed(
+        placement=plan.summary,
+        way=plan.way,
+        step_s=sum(steps) / len(steps) + question / STEPS_OF_ANSWER,
+        tokens_per_second=len(plain) / sum(plain),
+        prompt_tokens_per_second=len(reading) / sum(reading),
+    )
+
+
+def _step_seconds(engine: Engine, text: str, drafter: str) -> float:
+    """Return the mean seconds of an answer's steps but the first, with drafts of one length."""
+    answer = engine.generate(
+        text,
+        temperature=0.0,
+        max_tokens=NUM_TOKENS,
+        ignore_end=True,
+        drafter=drafter,
+        draft_length=USUAL_DRAFT,
+    )
+    for _ in answer:
+        pass
+    stats = engine.stats
+    if stats.steps < 2:
+        raise SpecchatError(f"the answer ended after {stats.steps} steps: {stats.notices}")
+    return stats.later_steps_s / (stats.steps - 1)

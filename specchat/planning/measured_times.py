@@ -1,0 +1,87 @@
+"""What passes showed of this machine: its devices' bandwidths, and what steps of a pair take.
+
+Plans are made with these from then on. A file that cannot be read counts as missing, and one that
+cannot be written is measured again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from pathlib import Path
+
+from specchat.options.declarations import LoadOptions
+from specchat.planning.device import Device, hand_over_of, planned_gpus
+from specchat.planning.memory import Sizes
+from specchat.planning.planner import Planner
+from specchat.planning.token_time import Reads
+from specchat.system.private_files import FOLDERS, read_json, updating
+
+MOST_PAIRS = 64
+"""Pairs whose placements are remembered; the ones measured first are dropped."""
+
+
+@dataclass(slots=True)
+class _Measured:
+    """The content of the file: bytes per second by device, and seconds by pair and placement."""
+
+    bandwidths: dict[str, float] = field(default_factory=dict)
+    steps: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def times_path() -> Path:
+    """Return the path of the file."""
+    return FOLDERS.user_state_path / "device_times.json"
+
+
+def planner_here(
+    target: Sizes, draft: Sizes | None, devices: Iterable[Device], options: LoadOptions
+) -> Planner:
+    """Return a planner that knows what was measured. Raises as `Planner` does."""
+    known = read_json(times_path(), _Measured, _Measured())
+    devices = [
+        replace(device, measured_bandwidth=_sound(known.bandwidths.get(_name_of(device), 0.0)))
+        for device in devices
+    ]
+    steps = known.steps.get(_key(target, draft, planned_gpus(devices)), {})
+    measured = {way: seconds for way, seconds in steps.items() if _sound(seconds)}
+    return Planner(target, draft, devices, options, measured)
+
+
+def note_pass(reads: Reads, devices: Sequence[Device], seconds: float) -> None:
+    """Learn from a pass that decoded one token the bandwidth of the device it spent most on."""
+    bandwidths = [device.bandwidth for device in devices]
+    shown = reads.shown_bandwidth(bandwidths, hand_over_of(devices), seconds)
+    if shown:
+        number, bandwidth = shown
+        with suppress(OSError), updating(times_path(), _Measured) as kept:
+            kept.bandwidths[_name_of(devices[number])] = float(f"{bandwidth:.3g}")
+
+
+def keep_steps(
+    target: Sizes, draft: Sizes | None, gpus: Sequence[Device], steps: Mapping[str, float]
+) -> None:
+    """Save what steps of a pair take on these GPUs, by the way of a plan, in place of all before.
+
+    Raises OSError.
+    """
+    key = _key(target, draft, gpus)
+    with updating(times_path(), _Measured) as kept:
+        kept.steps.pop(key, None)
+        kept.steps = dict([*kept.steps.items(), (key, dict(steps))][-MOST_PAIRS:])
+
+
+def _name_of(device: Device) -> str:
+    """Return what stands for a device: of processors there is one."""
+    return "CPU" if device.kind == "cpu" and not device.worker else device.label
+
+
+def _key(target: Sizes, draft: Sizes | None, gpus: Sequence[Device]) -> str:
+    headers = [model.header for model in (target, draft) if model]
+    files = [f"{header.path.absolute()} {header.file_bytes}" for header in headers]
+    return ", ".join([*files, *(gpu.label for gpu in gpus)])
+
+
+def _sound(value: float) -> float:
+    """Return a number of the file, 0 if it cannot be."""
+    return value if isfinite(value) and value > 0 else 0.0

@@ -1,0 +1,108 @@
+"""`specchat tune` for a pair that is larger than the device: it times placements; plans follow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import WriteModel
+from in_process import say_here
+from specchat.cli import placement_tuning
+from specchat.errors import OutOfMemory
+from specchat.gguf.reader import read_header
+from specchat.llama.rpc_library import find_rpc
+from specchat.options.declarations import LoadOptions
+from specchat.planning import device
+from specchat.planning.device import Device, find_machine
+from specchat.planning.forecast import devices_of
+from specchat.planning.measured_times import planner_here, times_path
+from specchat.planning.memory import Sizes
+from specchat.planning.planner import Planner
+from worker_process import WorkerProcess
+
+pytestmark = pytest.mark.skipif(
+    find_rpc() is None, reason="this llama.cpp was built without its RPC backend"
+)
+CONTEXT = 1024
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[str]:
+    """The address of a worker, which is the device."""
+    with WorkerProcess() as process:
+        yield str(process.address)
+
+
+@pytest.fixture
+def target(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a mixture that is a little larger than the device, whose hand-overs cost nothing."""
+    path = tiny("qwen3moe", width=128, feed_forward=1024)
+    lent = Device("RPC0", "", "gpu", 2**40, 2**40, worker="a:1")
+    options = LoadOptions(ctx=CONTEXT, workers=("a:1",))
+    whole = Planner(Sizes(read_header(path)), None, [lent], options).first()
+
+    def short(self: Device) -> int:
+        return whole.needs[1].total - 1 if self.worker else self.room
+
+    monkeypatch.setattr(Device, "budget", property(short))
+    monkeypatch.setattr(device, "REMOTE_HAND_OVER", 0.0)
+    times_path().unlink(missing_ok=True)
+    return path
+
+
+def way(target: Path, worker: str) -> str:
+    """Return how the next plan places the target."""
+    options = LoadOptions(ctx=CONTEXT, workers=(worker,))
+    devices = devices_of(find_machine(options.workers))
+    return planner_here(Sizes(read_header(target)), None, devices, options).first().way
+
+
+def tune(target: Path, worker: str, *words: str) -> tuple[str, str]:
+    """Tune it without a draft, in this process, and return what is printed."""
+    done = say_here(
+        *("tune", "--target", target, "--draft", "none", "--worker", worker, "--threads", "1"),
+        *("--ctx", str(CONTEXT), "--rounds", "1", "--max-tokens", "6", *words),
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.mark.slow(keep=1)
+def test_the_quickest_placement_is_used_from_then_on(target: Path, worker: str) -> None:
+    """Each is loaded and timed; what is measured decides, whatever was predicted."""
+    printed, _ = tune(target, worker, "--json")
+    timed = json.loads(printed)["placements"]
+    assert sorted(each["way"].partition(",")[0] for each in timed) == ["experts", "layers"]
+    assert timed[0]["step_s"] == min(each["step_s"] for each in timed) > 0
+    assert all(each["tokens_per_second"] > 0 for each in timed)
+    assert all(each["prompt_tokens_per_second"] > 0 for each in timed)
+    assert way(target, worker) == timed[0]["way"]
+
+    steps = {each["way"]: float(number) for number, each in enumerate(timed[::-1], 1)}
+    content = json.loads(times_path().read_text("utf-8"))
+    (key,) = content["steps"]
+    times_path().write_text(json.dumps(content | {"steps": {key: steps}}), "utf-8")
+    assert way(target, worker) == timed[-1]["way"]
+
+
+@pytest.mark.slow
+def test_placements_are_named_and_one_that_fails_is_left_out(
+    target: Path, worker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line each; plans take the best of the others."""
+    tuned = placement_tuning._timed
+
+    def fails_with_experts(*arguments: object) -> placement_tuning.Timed:
+        timed = tuned(*arguments)  # type: ignore[arg-type]
+        if timed.way.startswith("experts"):
+            raise OutOfMemory("there is no memory for it")
+        return timed
+
+    monkeypatch.setattr(placement_tuning, "_timed", fails_with_experts)
+    printed, _ = tune(target, worker)
+    assert "layers of the target on the worker, context 1024" in printed
+    assert "placement not timed: there is no memory for it" in printed
+    assert way(target, worker).startswith("layers")

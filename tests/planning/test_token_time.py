@@ -1,0 +1,207 @@
+"""How long passes are predicted to take by what they read where, and what is learned from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scripts.support.model_headers import MODELS, Model, write_header
+from specchat.gguf.reader import read_header
+from specchat.options.declarations import LoadOptions
+from specchat.planning import measured_times
+from specchat.planning.context_shape import ContextShape
+from specchat.planning.device import Device
+from specchat.planning.measured_times import keep_steps, note_pass, planner_here, times_path
+from specchat.planning.memory import HOST, Sizes
+from specchat.planning.placement import BlocksOnHost
+from specchat.planning.planner import Planner
+from specchat.planning.token_time import LEAST_BYTES, Reads
+
+GIB = 2**30
+SHAPE = ContextShape(8192)
+GPU = Device("CUDA0", "a card", "gpu", 8 * GIB, 8 * GIB)
+RAM = Device("CPU", "a processor", "cpu", 64 * GIB, 64 * GIB)
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(scope="module")
+def header(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sizes]:
+    """Return what gives the sizes of a model that people run."""
+    folder = tmp_path_factory.mktemp("headers")
+    known = {model.name: model for model in MODELS}
+    return lambda name: Sizes(read_header(write_header(folder, known[name])))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: str(model.name))
+def test_headers_without_weights_have_the_sizes_of_published_files(
+    model: Model, tmp_path: Path
+) -> None:
+    """To two percent, by the rules that choose a type for each tensor; the disk is not filled."""
+    path = write_header(tmp_path, model)
+    assert path.stat().st_blocks * 512 < 10**6
+    if model.published:
+        assert path.stat().st_size / 1e9 == pytest.approx(model.published, rel=0.02)
+
+
+def test_a_pass_reads_at_the_speed_of_each_device_and_hands_over() -> None:
+    """10 GB at 100 GB/s, 2 GB at 50 GB/s, and 20 hand-overs of 50 us."""
+    reads = Reads((2 * 10**9, 10 * 10**9), hand_overs=20)
+    assert reads.seconds((50e9, 100e9), 50e-6) == pytest.approx(0.04 + 0.1 + 0.001)
+
+
+def test_a_pass_shows_the_bandwidth_of_the_device_it_waits_for() -> None:
+    """What is left after the other's time; nothing if that is long, or if little is read."""
+    reads = Reads((10**10, 10**9), hand_overs=2)
+    true = reads.seconds((80e9, 400e9), 1e-4)
+    shown = reads.shown_bandwidth((50e9, 400e9), 1e-4, true)
+    assert shown == (HOST, pytest.approx(80e9))  # type: ignore[comparison-overlap]
+    assert reads.shown_bandwidth((50e9, 400e9), 1e-4, 0.004) is None
+    assert Reads((LEAST_BYTES - 1, 0)).shown_bandwidth((50e9, 400e9), 0.0, 1.0) is None
+    assert Reads().shown_bandwidth((), 0.0, 1.0) is None
+
+
+def test_a_token_reads_its_experts_and_everything_else_but_the_embeddings(
+    header: Callable[[str], Sizes],
+) -> None:
+    """Of 128 experts 8, of several tokens their union, and the text as far as it goes."""
+    sizes = header("Qwen3 30B-A3B")
+    whole = (1,) * (sizes.num_layers + 1)
+    experts = sum(size for (_, part), size in sizes._sizes.items() if part == "experts")
+    embeddings = sizes.header.tensors["token_embd.weight"].num_bytes
+    rest = sizes.header.num_bytes - experts - embeddings
+
+    def read(depth: int = 0, num_tokens: int = 1) -> int:
+        reads = sizes.reads(SHAPE, whole, depth=depth, num_tokens=num_tokens)
+        return reads.num_bytes[1]
+
+    assert read() == pytest.approx(rest + experts / 16, rel=1e-6)
+    assert read(num_tokens=4) == pytest.approx(rest + experts * (1 - (15 / 16) ** 4), rel=1e-6)
+    per_token = 48 * 2 * 4 * 128 * 2
+    assert read(depth=4096) - read() == 4096 * per_token
+    assert sizes.reads(SHAPE, whole).num_bytes[HOST] == 0
+
+
+def test_tied_embeddings_are_read_as_the_output(header: Callable[[str], Sizes]) -> None:
+    """On the output's device."""
+    sizes = header("Gemma 4 31B")
+    whole = (1,) * (sizes.num_layers + 1)
+    assert sizes.reads(SHAPE, whole).num_bytes == (0, sizes.header.num_bytes)
+
+
+@pytest.mark.parametrize(("kept", "hand_overs"), [(0, 1), (1, 3), (10, 21)])
+def test_each_block_with_a_part_elsewhere_costs_two_hand_overs(
+    header: Callable[[str], Sizes], kept: int, hand_overs: int
+) -> None:
+    """Beside the one from the host's embeddings; its bytes are read there."""
+    sizes = header("Qwen3 30B-A3B")
+    whole = (1,) * (sizes.num_layers + 1)
+    blocks = BlocksOnHost("experts", tuple(range(kept)))
+    reads = sizes.reads(SHAPE, whole, blocks)
+    assert reads.hand_overs == hand_overs
+    assert sum(reads.num_bytes) == sum(sizes.reads(SHAPE, whole).num_bytes)
+    assert bool(reads.num_bytes[HOST]) == bool(kept)
+
+
+def chosen(sizes: Sizes, *devices: Device) -> str:
+    """Return the way of the plan that is chosen, without the context."""
+    made = Planner(sizes, None, devices, LoadOptions()).first()
+    return made.way.partition(",")[0]
+
+
+def test_a_gpu_that_is_hardly_faster_gets_layers(header: Callable[[str], Sizes]) -> None:
+    """There the hand-overs of experts on the CPU take longer than what they save."""
+    sizes = header("Qwen3 30B-A3B")
+    assert chosen(sizes, GPU, RAM) == "experts"
+    weak = replace(GPU, measured_bandwidth=60e9)
+    assert chosen(sizes, weak, RAM) == "layers"
+    assert chosen(sizes, weak, replace(RAM, measured_bandwidth=10e9)) == "experts"
+
+
+def test_feed_forward_weights_of_a_dense_model_compete_with_its_layers(
+    header: Callable[[str], Sizes],
+) -> None:
+    """Predicted to be nearly as quick in a deep text, so that `tune` measures both."""
+    card = replace(GPU, free=24 * GIB, total=24 * GIB)
+    options = LoadOptions(ctx=65_536, cache_type="f16")
+    near = Planner(header("Qwen3 32B"), None, [card, RAM], options).near(1.3)
+    parts = [plan.way.partition(",")[0] for plan in near]
+    assert parts == ["layers", "feed-forward weights"]
+    assert near[1].gpu_layers == 65
+
+
+def test_the_chosen_plan_is_the_quickest_that_fits(header: Callable[[str], Sizes]) -> None:
+    """Of those that give nothing up; and a smaller one is taken only where it gains half."""
+    for name in ("Qwen3 32B", "gpt-oss 20B", "Mistral Small 3.2 24B"):
+        for size in range(4, 26):
+            card = replace(GPU, free=size * GIB, total=size * GIB)
+            planner = Planner(header(name), None, [card, RAM], LoadOptions())
+            made = planner.first()
+            full = [plan for plan in planner.near(math.inf) if plan.ctx == 8192]
+            full = [plan for plan in full if plan.cache_type == "f16"]
+            if not full:
+                assert made.is_on_gpus or not made.gpu_layers
+                continue
+            least = min(map(planner.step_seconds, full))
+            if made.ctx == 8192 and made.cache_type == "f16":
+                assert planner.step_seconds(made) == least
+            else:
+                assert least > 1.5 * planner.step_seconds(made)
+
+
+def test_a_slow_gpu_is_learned_from_a_pass_and_kept(header: Callable[[str], Sizes]) -> None:
+    """The next plan knows it; a file of nonsense counts as nothing learned."""
+    sizes = header("Qwen3 30B-A3B")
+    planner = planner_here(sizes, None, [GPU, RAM], LoadOptions())
+    assert planner.first().way.startswith("experts, ")
+    reads = Reads((0, 10**10))
+    note_pass(reads, planner.devices, reads.seconds((50e9, 60e9), 50e-6))
+
+    again = planner_here(sizes, None, [GPU, RAM], LoadOptions())
+    assert [device.bandwidth for device in again.devices] == [50e9, 60e9]
+    assert again.first().way.startswith("layers, ")
+    assert times_path().stat().st_mode & 0o077 == 0
+    for nonsense in ('{"bandwidths": {"a card": -1.0}}', '{"bandwidths": 3}', "[", '{"a": 1}'):
+        times_path().write_text(nonsense, "utf-8")
+        devices = planner_here(sizes, None, [GPU, RAM], LoadOptions()).devices
+        assert [device.bandwidth for device in devices] == [50e9, 400e9]
+
+
+def test_a_measured_way_is_taken_from_then_on(
+    header: Callable[[str], Sizes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For these files on these GPUs alone, and only while it fits; the oldest is forgotten."""
+    monkeypatch.setattr(measured_times, "MOST_PAIRS", 2)
+    sizes, options = header("Qwen3 30B-A3B"), LoadOptions()
+    planner = planner_here(sizes, None, [GPU, RAM], options)
+    plans = {plan.way.partition(",")[0]: plan for plan in planner.near(1.3)}
+    assert planner.first().way == plans["experts"].way
+    keep_steps(sizes, None, planner.gpus, {plans["experts"].way: 0.03, plans["layers"].way: 0.02})
+
+    measured = planner_here(sizes, None, [GPU, RAM], options).first()
+    assert measured.way == plans["layers"].way
+    other = replace(GPU, description="another card")
+    assert planner_here(sizes, None, [other, RAM], options).first().way == plans["experts"].way
+    large = replace(GPU, free=48 * GIB, total=48 * GIB)
+    assert planner_here(sizes, None, [large, RAM], options).first().is_on_gpus
+    for number in range(2):
+        keep_steps(sizes, None, [replace(GPU, description=f"card {number}")], {})
+    assert planner_here(sizes, None, [GPU, RAM], options).first().way == plans["experts"].way
+
+
+def test_near_plans_are_of_different_ways(header: Callable[[str], Sizes]) -> None:
+    """Those that `tune` measures: within a share of the best, each way once."""
+    sizes = header("Qwen3 30B-A3B")
+    planner = Planner(sizes, None, [GPU, RAM], LoadOptions())
+    near, more = planner.near(1.3), planner.near(math.inf)
+    assert near[0] == planner.first() == more[0]
+    assert 2 <= len(near) < len(more)
+    assert len({plan.way for plan in more}) == len(more)
+    assert len(Planner(sizes, None, [RAM], LoadOptions()).near(1.3)) == 1
