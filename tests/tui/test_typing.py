@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -141,9 +142,10 @@ async def test_what_was_not_sent_comes_back(tmp_path: Path) -> None:
     for is_kept in (True, False):
         app = chat(Script(), history)
         async with app.run_test(size=SIZE) as pilot:
-            composer = app.query_one(Composer)
+            composer, kept = app.query_one(Composer), f"Second\n\nsee {pasted}" * is_kept
+            await until(pilot, partial(getattr, app.state.unsent, "is_taken"))
+            assert composer.written[1] == kept
             if is_kept:
-                assert composer.written[1] == f"Second\n\nsee {pasted}"
                 await pilot.press("ctrl+c")
             assert composer.text == ""
 

@@ -27,7 +27,8 @@ class Unsent:
         self._thread = ThreadPoolExecutor(1, "draft")
         self._kept = Draft()
         self._is_due = False
-        self._is_taken = False
+        self.is_taken = False
+        """Whether what the chat before did not send has been shown."""
 
     def begin(self, show: Callable[[Draft], None]) -> None:
         """Show what the chat before did not send, unless there is nothing."""
@@ -36,7 +37,7 @@ class Unsent:
         file = self._file
 
         def taken(draft: Draft) -> None:
-            self._kept, self._is_taken = draft, True
+            self._kept, self.is_taken = draft, True
             if draft.text.strip():
                 show(draft)
             self.changed()
@@ -45,14 +46,14 @@ class Unsent:
 
     def changed(self) -> None:
         """Keep what is not sent soon, if it has changed; called at every key."""
-        if self._is_taken and not self._is_due:
+        if self.is_taken and not self._is_due:
             self._is_due = True
             self._view.later(KEEP_SECONDS, self._keep)
 
     def close(self) -> None:
         """Keep what is not sent, and leave it to the next chat."""
         if self._file is not None:
-            if self._is_taken:
+            if self.is_taken:
                 self._keep()
             else:  # the chat ends before it could show what the one before did not send
                 file, now = self._file, self.read()
