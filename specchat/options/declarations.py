@@ -435,7 +435,7 @@ class ScreenOptions(Options):
 
     TABLE: ClassVar = "screen"
 
-    theme: str = declare("textual-dark", "Colour theme.", metavar="NAME")
+    theme: str = declare("specchat-dark", "Colour theme.", metavar="NAME")
     statistics: bool = declare(True, "Show the stats panel.")
     conversations: bool = declare(False, "Show the list of conversations.")
     colour_tokens: bool = declare(False, "Colour tokens by what drafted them.")

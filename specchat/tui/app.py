@@ -44,6 +44,7 @@ from specchat.tui.commands import (
 )
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END
+from specchat.tui.house_theme import DARK, HOUSE, own_variables
 from specchat.tui.main_view import MainView
 from specchat.tui.markdown.prose import Prose
 from specchat.tui.palette import PaletteProvider
@@ -94,6 +95,7 @@ class ChatApp(App[None]):
     def __init__(self, setup: Setup, load: LoadPair = ProcessEngine) -> None:
         """Create the controllers; nothing is loaded before the first screen is shown."""
         super().__init__()
+        self._begin_in(setup.screen.theme)
         self.error_console = Console(quiet=True)  # tracebacks go to the log
         self.failure = ""
         """Why the chat failed, in one line; empty if it did not."""
@@ -109,6 +111,17 @@ class ChatApp(App[None]):
         self.pair_controller, self.pulls = self.state.pair_controller, self.state.pulls
         self.view.state = self.state
         self.actions = ChatActions(self.view, self.state)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Return the colours that the style sheet needs and Textual's themes lack."""
+        return own_variables(self.current_theme)
+
+    def _begin_in(self, theme: str) -> None:
+        """Use a theme from the first frame on; an unknown one is reported later."""
+        for each in HOUSE:
+            self.register_theme(each)
+        self.set_reactive(App.theme, theme if theme in self.available_themes else DARK.name)
+        self.stylesheet.set_variables(self.get_css_variables())
 
     def _remember(self, name: str, loading: Loading) -> None:
         """Keep a pair that was loaded among those to choose from; files are written in a thread."""

@@ -8,7 +8,8 @@ from textual.widgets import Static
 
 from specchat.drafter_registry import origins
 from specchat.safe_text import harmless
-from specchat.tui.markdown.typesetter import Typesetter, colours_of, readable_theme
+from specchat.tui.house_theme import readable_theme
+from specchat.tui.markdown.typesetter import Typesetter, colours_of
 from specchat.tui.setup import Setup
 from specchat.tui.texts.figures import Figures
 from specchat.tui.widgets.message_views import AnswerView
@@ -34,9 +35,8 @@ class Appearance:
 
     def restyle(self) -> None:
         """Follow the theme."""
-        colours, is_dark = self._app.theme_variables, self._app.current_theme.dark
         has_colours = colours_of(self._app) not in {None, "standard"}
-        self._typesetter = Typesetter(colours, is_dark=is_dark, has_colours=has_colours)
+        self._typesetter = Typesetter(self._app.theme_variables, has_colours=has_colours)
         for view in self._app.query_one(Transcript).views:
             view.restyle(self._typesetter)
         self.show_legend()

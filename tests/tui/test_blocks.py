@@ -48,6 +48,9 @@ COLOURS = {
     "text-primary": "#57a5e2",
     "text-success": "#4ebf71",
     "text-warning": "#ffa62b",
+    "text-error": "#d17e92",
+    "text-secondary": "#8fb9d2",
+    "text-accent": "#ffc473",
     "surface-lighten-1": "#2b2b2b",
 }
 
@@ -130,7 +133,7 @@ def test_code_blocks_are_found() -> None:
 @table("width", [1, 2, 10, 300])
 def test_any_width_is_kept(width: int) -> None:
     """No line is longer than the width, however narrow."""
-    typesetter = Typesetter(COLOURS, is_dark=False)
+    typesetter = Typesetter(COLOURS)
     for block in (TEXT, "x" * 1000, "日本語" * 50, "🙂" * 40):
         for line in typesetter.markdown(block, width):
             assert line.cell_length <= max(width, 2)
@@ -180,6 +183,6 @@ async def test_lists_tasks_links_and_code_in_lists_look_right() -> None:
             for strip in strips
             if "x = 1" in strip.text or "y = 2" in strip.text
             for word, style, _ in strip
-            if style is not None and word.strip() in {"x", "y"}
+            if style is not None and word.strip()[:1] in {"x", "y"}
         }
         assert len(backgrounds) == 1

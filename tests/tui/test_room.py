@@ -15,7 +15,7 @@ from specchat.chat.store import Store
 from specchat.options.declarations import ScreenOptions
 from specchat.settings.sources import read_settings
 from specchat.tui.arrangement import LIST_WIDTH
-from specchat.tui.markdown.typesetter import readable_theme
+from specchat.tui.house_theme import readable_theme
 from specchat.tui.screens.dialogs import ChoiceScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.message_views import QuestionView
@@ -167,7 +167,7 @@ async def test_a_theme_chosen_from_the_palette_is_kept(
         ("nord", "truecolor", "nord"),
         ("nord", "standard", "ansi-dark"),
         ("ansi-light", "standard", "ansi-light"),
-        ("ansi-dark", None, "textual-dark"),
+        ("ansi-dark", None, "specchat-dark"),
         ("nord", None, "nord"),
     ],
 )

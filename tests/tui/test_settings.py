@@ -68,10 +68,10 @@ async def test_a_theme_is_chosen_from_a_list(file: Path) -> None:
         await choose(pilot, app, "nord")
         await until(pilot, lambda: app.theme == "nord")
         assert says(file, 'theme = "nord"')
-        await until(pilot, lambda: "Default: textual-dark" in screen_text(app))
+        await until(pilot, lambda: "Default: specchat-dark" in screen_text(app))
         await pilot.press("enter")
         await choose(pilot, app, "default")
-        await until(pilot, lambda: app.theme == "textual-dark")
+        await until(pilot, lambda: app.theme == "specchat-dark")
         assert not says(file, 'theme = "nord"')
 
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import mean
-from typing import TypeAlias
 
 import pytest
-from rich.color_triplet import ColorTriplet
+from textual.color import Color
 from textual.pilot import Pilot
 from textual.widgets import Footer, Input
 from textual.widgets._footer import FooterKey
@@ -25,14 +24,13 @@ from specchat.decoding.chunk import ToolCall, TreeToken
 from specchat.engine.api import Loading
 from specchat.options.declarations import ScreenOptions
 from specchat.tui.controllers.pulls import PullState
+from specchat.tui.house_theme import DARK, HOUSE
 from specchat.tui.setup import Offer, PairChoice
 from specchat.tui.widgets.composer import Composer
+from tui.contrast import READABLE, VISIBLE, contrast, luminance
 from tui.driving import screen_text, until
 
 pytestmark = pytest.mark.anyio
-
-Word: TypeAlias = tuple[str, ColorTriplet, ColorTriplet]
-"""A text on the screen, its colour and that of its ground."""
 
 FOLDER = Path(__file__).parent / "snapshots"
 REASONING = "The user wants to know about speculation."
@@ -96,8 +94,8 @@ TOPICS = {"chat": "Using the chat", "models": "Models"}
 """Topics of the help screen that do not change with the documentation."""
 
 WRITE = bool(os.environ.get("WRITE_SNAPSHOTS"))
-READABLE, VISIBLE = 4.5, 3.0
-"""The contrasts that WCAG 2.2 asks of text, and of large text and signs."""
+UNSEEN = " ▔▁▊▎▌▐"
+"""Spaces, and the blocks in which Textual draws margins in the colours of two grounds."""
 NUM_LOOKS = 50
 """A screen may take a moment to be drawn on a busy machine."""
 
@@ -195,7 +193,7 @@ async def test_screens_look_as_before(
     """Each of the main screens, at three sizes."""
     path = FOLDER / f"{screen}-{size}.svg"
     expected = "" if WRITE else path.read_text("utf-8")
-    async with drawn(screen, size, "textual-dark", tmp_path, monkeypatch) as pilot:
+    async with drawn(screen, size, DARK.name, tmp_path, monkeypatch) as pilot:
         picture = await settled_picture(pilot, expected)
     if WRITE:
         path.parent.mkdir(exist_ok=True)
@@ -205,49 +203,36 @@ async def test_screens_look_as_before(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("screen", ["chat", "origins", "models"])
-async def test_a_light_theme_changes_colours_only(
+@pytest.mark.parametrize("screen", SCREENS)
+async def test_screens_can_be_read_in_dark_and_light(
     screen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same text is in the same cells; what can be read on dark can be read on light."""
-    async with drawn(screen, "medium", "textual-dark", tmp_path, monkeypatch) as pilot:
-        await settle(pilot)
-        dark = words_on(pilot)
-    async with drawn(screen, "medium", "textual-light", tmp_path, monkeypatch) as pilot:
-        await settle(pilot)
-        light = words_on(pilot)
-
-    assert [text for text, _, _ in light] == [text for text, _, _ in dark]
-    assert fainter(light, VISIBLE) <= fainter(dark, READABLE)
-    assert mean(luminance(ground) for _, _, ground in light) > 0.6
-    assert mean(luminance(ground) for _, _, ground in dark) < 0.1
-
-
-def words_on(pilot: Pilot[None]) -> list[Word]:
-    """Return the words above the footer, whose colours are Textual's own, with those colours."""
-    found = []
-    for line in pilot.app.screen._compositor.render_strips()[:-1]:
-        for text, style, _ in line:
-            if style and style.color and style.bgcolor and any(map(str.isalnum, text)):
-                colours = style.color.get_truecolor(), style.bgcolor.get_truecolor()
-                found.append((text, *colours))
-    return found
+    """The same text is in the same cells, and stands out from its ground."""
+    words, looks = list[list[str]](), list[float]()
+    for theme in HOUSE:
+        async with drawn(screen, "medium", theme.name, tmp_path, monkeypatch) as pilot:
+            await settle(pilot)
+            pieces = list(pieces_on(pilot))
+        faint = {
+            text
+            for text, colour, ground in pieces
+            if contrast(colour, ground) < (READABLE if any(map(str.isalnum, text)) else VISIBLE)
+        }
+        assert not faint
+        words.append([text for text, _, _ in pieces])
+        looks.append(mean(luminance(ground) for _, _, ground in pieces))
+    assert words[0] == words[1]
+    assert looks[0] < 0.1
+    assert looks[1] > 0.6
 
 
-def fainter(words: list[Word], least: float) -> set[str]:
-    """Return the words with less contrast than this."""
-    return {text for text, colour, ground in words if contrast(colour, ground) < least}
-
-
-def luminance(colour: ColorTriplet) -> float:
-    """Return the relative luminance of a colour, 0 to 1 (WCAG 2.2)."""
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour.normalized
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: ColorTriplet, other: ColorTriplet) -> float:
-    """Return the contrast of two colours, 1 to 21 (WCAG 2.2)."""
-    darker, lighter = sorted((luminance(one), luminance(other)))
-    return (lighter + 0.05) / (darker + 0.05)
+def pieces_on(pilot: Pilot[None]) -> Iterator[tuple[str, Color, Color]]:
+    """Yield the texts and signs of a screen or dialog, their colours and those of their grounds."""
+    dialogs = pilot.app.screen.query(".dialog")
+    region = dialogs.first().region if dialogs else pilot.app.screen.region
+    for line in pilot.app.screen._compositor.render_strips()[region.y : region.bottom]:
+        for text, style, _ in line.crop(region.x, region.right):
+            if text.strip(UNSEEN) and style and style.color and style.bgcolor:
+                colours = map(Color.from_rich_color, (style.color, style.bgcolor))
+                colour, ground = reversed(list(colours)) if style.reverse else colours
+                yield text, colour, ground

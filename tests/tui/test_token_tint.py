@@ -162,7 +162,7 @@ def test_every_origin_has_a_tint_of_its_own(theme: str, *, has_colours: bool) ->
     all_origins = drafter_registry.origins()
     chosen = BUILTIN_THEMES[theme]
     colours = chosen.to_color_system().generate()
-    typesetter = Typesetter(colours, is_dark=chosen.dark, has_colours=has_colours)
+    typesetter = Typesetter(colours, has_colours=has_colours)
     tints = [typesetter.origin_style(each.name) for each in all_origins]
     assert len(set(tints)) == len(tints)
     assert [not tint for tint in tints] == [each == drafter_registry.TARGET for each in all_origins]

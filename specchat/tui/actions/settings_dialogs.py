@@ -11,6 +11,7 @@ from specchat.settings.schema import find_setting
 from specchat.settings.sources import Settings, read_settings
 from specchat.tui.actions.think_switch import NUMBER, thinking_words
 from specchat.tui.controllers.chat_state import ChatState
+from specchat.tui.house_theme import HOUSE
 from specchat.tui.main_view import MainView
 from specchat.tui.screens.dialogs import (
     ChoiceScreen,
@@ -102,7 +103,9 @@ class SettingsDialogs:
         def preview(name: str) -> None:
             app.theme = name or str(setting.default)
 
-        themes = _choices(sorted(app.available_themes))
+        house = [theme.name for theme in HOUSE]
+        others = sorted(set(app.available_themes) - set(house))
+        themes = _choices([*house, *others])
         screen = ChoiceScreen(
             setting_title(setting), themes, marked=setting.shown(value), preview=preview
         )

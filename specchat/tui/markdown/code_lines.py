@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Self
 
@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Markdown
 from rich.segment import Segment
 from rich.style import Style
-from rich.syntax import Syntax
+from rich.syntax import Syntax, SyntaxTheme
 from rich.text import Text
 
 from specchat.safe_text import in_one_line
@@ -27,10 +27,32 @@ LEAST_WIDTH = 8
 """Narrower code has no room for the sign."""
 
 
+class CodeColours(SyntaxTheme):
+    """The styles of code by Pygments' names of its parts; what has none is like its kind."""
+
+    def __init__(self, styles: Mapping[str, Style]) -> None:
+        self._styles = styles
+        self._found: dict[tuple[str, ...], Style] = {}
+
+    def get_style_for_token(self, token_type: tuple[str, ...]) -> Style:
+        """Return the style of a part of code."""
+        if token_type not in self._found:
+            name = str(token_type).removeprefix("Token.")
+            while name and name not in self._styles:
+                name = name.rpartition(".")[0]
+            self._found[token_type] = self._styles.get(name, Style())
+        return self._found[token_type]
+
+    def get_background_style(self) -> Style:
+        """Return no style: each block has its own ground."""
+        return Style()
+
+
 class CodeLines(CodeBlock):
     """A code block on its own background, with its title or info string above it."""
 
     background = "default"
+    colours = CodeColours({})
     title = ""
     """The title or the info string; empty for indented code and for a continued block."""
 
@@ -41,6 +63,7 @@ class CodeLines(CodeBlock):
         language = (info.split() or ["text"])[0]
         block = cls(language, markdown.code_theme)
         block.background = getattr(markdown, "code_background", cls.background)
+        block.colours = getattr(markdown, "code_colours", cls.colours)
         if token.type == "fence" and CONTINUED not in token.info:
             block.title = in_one_line(title or info.strip() or language)
         return block
@@ -52,7 +75,7 @@ class CodeLines(CodeBlock):
         if self.title:
             yield from self._title(options.max_width)
         room = max(1, options.max_width - 2)
-        syntax = Syntax("", self.lexer_name, theme=self.theme, background_color=self.background)
+        syntax = Syntax("", self.lexer_name, theme=self.colours, background_color=self.background)
         code = str(self.text).rstrip("\n").expandtabs(syntax.tab_size)
         for line in syntax.highlight(f"{code}\n").split("\n"):
             for number, part in enumerate(wrapped(line, room)):

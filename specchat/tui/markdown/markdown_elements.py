@@ -1,6 +1,6 @@
 """The elements of Markdown that are drawn differently from Rich."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
 from markdown_it.token import Token
@@ -22,7 +22,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text, TextType
 
-from specchat.tui.markdown.code_lines import CodeLines
+from specchat.tui.markdown.code_lines import CodeColours, CodeLines
 from specchat.tui.markdown.inline_tokens import ADDRESS, LINK, draw_task, drawn_tokens
 from specchat.tui.markdown.math_marks import MATH, MATH_BLOCK
 from specchat.tui.markdown.math_text import readable_math
@@ -181,9 +181,10 @@ class ThemedMarkdown(Markdown):
         MATH_BLOCK: _Formula,
     }
 
-    def __init__(self, code_theme: str, code_background: str) -> None:
+    def __init__(self, code_styles: Mapping[str, Style], code_background: str) -> None:
         """Store the style of code; slow, because Rich creates a parser, so reuse it (`of`)."""
-        super().__init__("", hyperlinks=False, code_theme=code_theme)
+        super().__init__("", hyperlinks=False)
+        self.code_colours = CodeColours(code_styles)
         self.code_background = code_background
 
     def of(self, tokens: Iterable[Token]) -> Self:

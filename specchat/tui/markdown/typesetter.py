@@ -16,7 +16,6 @@ from rich.style import Style
 from rich.theme import Theme as RichTheme
 from textual.app import App
 from textual.strip import Strip
-from textual.theme import Theme
 
 from specchat import drafter_registry
 from specchat.tui.markdown.growing_text import markdown_parser
@@ -27,45 +26,60 @@ if TYPE_CHECKING:
 LINE_ENDS = dict.fromkeys(map(ord, "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 """Characters that end a line for Rich, but not in Markdown."""
 STYLES = {
-    "h1": "bold {primary}",
-    "h2": "bold {primary}",
-    "h3": "bold {primary}",
+    "h1": "bold {text-primary}",
+    "h2": "bold {text-primary}",
+    "h3": "bold {text-primary}",
     "h4": "bold",
-    "code": "bold {primary} on {code}",
-    "code_block": "on {code}",
+    "code": "{text-accent} on {surface-lighten-1}",
+    "code_block": "on {surface-lighten-1}",
     "block_quote": "italic",
-    "item.bullet": "bold {primary}",
-    "item.number": "{primary}",
+    "item.bullet": "bold {text-primary}",
+    "item.number": "{text-primary}",
     "hr": "dim",
     "math": "italic",
-    "link": "{primary} underline",
+    "link": "{text-secondary} underline",
     "link_url": "dim underline",
     "table.border": "dim",
-    "table.header": "bold {primary}",
+    "table.header": "bold",
 }
 """Rich's Markdown styles, with placeholders for the theme's colours."""
+CODE_STYLES = {
+    "Comment": "dim italic",
+    "Keyword": "{text-primary}",
+    "Operator.Word": "{text-primary}",
+    "Name.Builtin": "{text-secondary}",
+    "Name.Class": "bold",
+    "Name.Decorator": "{text-accent}",
+    "Name.Function": "bold",
+    "Name.Tag": "{text-primary}",
+    "Name.Attribute": "{text-secondary}",
+    "Literal.Number": "{text-accent}",
+    "Literal.String": "{text-success}",
+    "Generic.Deleted": "{text-error}",
+    "Generic.Heading": "bold {text-primary}",
+    "Generic.Inserted": "{text-success}",
+    "Generic.Subheading": "bold {text-primary}",
+}
+"""The same for code, by Pygments' names of its parts; others have the colour of the text."""
 
 
 class Typesetter:
     """Lays out Markdown in the colours of a theme."""
 
-    def __init__(
-        self, colours: Mapping[str, str], *, is_dark: bool = True, has_colours: bool = True
-    ) -> None:
+    def __init__(self, colours: Mapping[str, str], *, has_colours: bool = True) -> None:
         """Create the styles from the theme's colours, which are keyed by Textual's names.
 
         Without `has_colours` tokens are underlined instead of tinted.
         """
         colours = {name: _rich_colour(colour) for name, colour in colours.items()}
-        self._code_theme = "monokai" if is_dark else "default"
-        self._code_background = colours["surface-lighten-1"]
+        self._colours = colours
         self._origins = {
             origin.name: Style.parse(_tint(origin, colours, has_colours=has_colours))
             for origin in drafter_registry.origins()
         }
-        names = {"primary": colours["text-primary"], "code": self._code_background}
         styles = {
-            f"markdown.{name}": Style.parse(style.format(**names)) for name, style in STYLES.items()
+            f"markdown.{name}": Style.parse(style.format(**colours))
+            for name, style in STYLES.items()
         }
         self._console = Console(
             file=io.StringIO(),
@@ -79,7 +93,10 @@ class Typesetter:
     def _rendering(self) -> ThemedMarkdown:
         from specchat.tui.markdown.markdown_elements import ThemedMarkdown
 
-        return ThemedMarkdown(self._code_theme, self._code_background)
+        styles = {
+            name: Style.parse(style.format(**self._colours)) for name, style in CODE_STYLES.items()
+        }
+        return ThemedMarkdown(styles, self._colours["surface-lighten-1"])
 
     def markdown(self, block: str, width: int) -> list[Strip]:
         """Return the lines of one block, followed by an empty line."""
@@ -121,7 +138,7 @@ def _tint(
     background = colours.get(f"{origin.colour.removeprefix('text-')}-muted", "")
     if has_colours and colour.startswith("#") and background:
         return f"on {background}"
-    return f"{colour} {origin.mark}".strip()
+    return f"not dim {colour} {origin.mark}" if colour or origin.mark else ""
 
 
 def _rich_colour(colour: str) -> str:
@@ -153,15 +170,3 @@ def code_blocks(text: str) -> list[str]:
 def colours_of(app: App[None]) -> str | None:
     """Return Rich's name of the terminal's colour system; None without colours."""
     return None if os.environ.get("NO_COLOR") else app.console.color_system
-
-
-def readable_theme(theme: Theme, colours: str | None) -> str:
-    """Return the name of a theme that is readable with this colour system (see `colours_of`).
-
-    Without colours, ANSI themes would be black on black; with only 16 colours, all other themes
-    would be grey.
-    """
-    is_ansi, brightness = "ansi" in theme.name, "dark" if theme.dark else "light"
-    if colours is None and is_ansi:
-        return f"textual-{brightness}"
-    return f"ansi-{brightness}" if colours == "standard" and not is_ansi else theme.name

@@ -52,7 +52,7 @@ class Page(VerticalScroll):
     def compose(self) -> ComposeResult:
         """Yield the text widget, in the colours of the theme."""
         app = self.app
-        yield Prose(Typesetter(app.theme_variables, is_dark=app.current_theme.dark))
+        yield Prose(Typesetter(app.theme_variables))
 
     def on_mount(self) -> None:
         """Show the first text."""

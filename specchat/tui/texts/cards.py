@@ -29,7 +29,7 @@ CARDS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 """The figures of each group, the most important first; the first one holds the verdict."""
 
-MEASURED, MUTED, REJECTED = "$foreground 60%", "dim", "$text-error"
+MUTED, REJECTED = "dim", "$text-error"
 ACCEPTED = "$text-success"
 TONES = {"good": "$text-success", "bad": "$text-error", "": "$foreground"}
 ORIGIN_GLYPHS, KEPT_GLYPH, REJECTED_GLYPH = "█▓▒▚▞▄", "█", "░"

@@ -90,8 +90,7 @@ class _Drawing:
 
     def _chip_of(self, number: int, most: int) -> Content:
         token = self._tokens[number]
-        rejected = REJECTED if number == self._cursor else f"{REJECTED} dim"
-        style = rejected if token.mark == DROPPED else f"reverse {_style(token)}"
+        style = REJECTED if token.mark == DROPPED else f"reverse {_style(token)}"
         return _chip(number, token, self._cursor, style, most)
 
     def _measured(self) -> tuple[list[int], list[int]]:

@@ -41,7 +41,7 @@ class Suggestions(OptionList, can_focus=False):
             commands[word] = line.append(f"{command.help}{takes}", "dim")
         self._list(commands)
         if text == "/":
-            self.add_option(Option(Text(MORE, "dim"), disabled=True))
+            self.add_option(Option(MORE, disabled=True))
         self.highlighted = 0 if commands else None
         return self.display
 
