@@ -439,6 +439,7 @@ class ScreenOptions(Options):
     statistics: bool = declare(True, "Show the stats panel.")
     conversations: bool = declare(False, "Show the list of conversations.")
     colour_tokens: bool = declare(False, "Colour tokens by what drafted them.")
+    ghost: bool = declare(True, "Show drafts ahead of the answer's text.")
     animations: bool = declare(True, "Animate the screen.")
     fold_reasoning: bool = declare(True, "Fold the model's reasoning.")
     model_titles: bool = declare(True, "Have the model title new conversations while it is idle.")

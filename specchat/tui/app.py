@@ -105,6 +105,7 @@ class ChatApp(App[None]):
         self._composer = Composer()  # until there is a screen
         self.copier = Copier(self, super().copy_to_clipboard)
         self.state = ChatState(self.view, setup, self.call_later, load, self._remember)
+        self.state.answers.ghosts.is_wanted = lambda: self.view.appearance.shows_ghosts
         self.state.message_size.written = lambda: self.view.composer.written
         self.state.unsent.read = self._unsent
         self.conversations, self.answers = self.state.conversations, self.state.answers

@@ -83,6 +83,10 @@ COMMANDS = (
         "settings", "Settings", "Change settings; model settings apply from the next start",
         "f9", ("settings",),
     ),
+    Command(
+        "ghost", "Ghost drafts", "Show or hide what is drafted ahead of the answer's text",
+        slash=("ghost",),
+    ),
     Command("theme", "Theme", "Choose the colours, now and from the next start",
             slash=("theme",)),
     Command("system", "System prompt", "Edit the system prompt", slash=("system",)),

@@ -28,6 +28,7 @@ from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.pulls import Pulls, PullState
 from specchat.tui.setup import Offer, PairChoice, Setup
+from specchat.tui.texts.ghost_text import Ghost
 from specchat.wording import speedup_text
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +45,7 @@ class Display:
     has_failed: bool = False
     parts: AnswerParts = field(default_factory=AnswerParts)
 
-    def show(self, parts: AnswerParts) -> None:
+    def show(self, parts: AnswerParts, ghost: Ghost | None = None) -> None:
         """Store what is written."""
         assert parts.text == "".join(each.text for each in parts.pieces if each.kind == "answer")
         self.parts, self.text = parts, parts.text

@@ -126,6 +126,8 @@ class SettingsDialogs:
             self.view.app.theme = str(value)
         elif name == "screen.colour_tokens" and self.view.appearance.shows_origins != value:
             self.view.appearance.toggle_origins()
+        elif name == "screen.ghost":
+            self.view.appearance.wants_ghosts = value
         elif name == "chat.unload_after":
             self.state.idle.minutes = value
         elif name == "chat.repeat_limit":

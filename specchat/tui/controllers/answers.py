@@ -15,6 +15,7 @@ from specchat.tui.controllers.answer_options import DECIDING, AnswerOptions
 from specchat.tui.controllers.chat_view import AnswerDisplay, ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.gains import Gains
+from specchat.tui.controllers.ghosts import Ghosts
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END, Question
 from specchat.tui.controllers.writing import WAITING, Writing
@@ -57,6 +58,8 @@ class Answers:
         """Called once nothing is being written, be it an answer or a part of a race."""
         self.repeat_limit = 0
         """Tokens said over and over after which an answer is stopped; 0 for never."""
+        self.ghosts = Ghosts(view)
+        """What is drafted, ahead of the text."""
         self._view = view
         self._conversations = conversations
         self._pair_controller = pair_controller
@@ -298,13 +301,14 @@ class Answers:
     def _add(self, writing: Writing, update: Update) -> None:
         """Add the steps of an update to an answer, with the notices of its statistics."""
         chunks, statistics = list(update.chunks), update.statistics
-        self._shown_at = monotonic()
+        shown_before, self._shown_at = self._shown_at, monotonic()
         if writing.is_lane:
             self._view.say(writing.words, "progress")
             writing.add(chunks, statistics)
             return
         writing.figures.add(chunks, statistics)
-        writing.add(chunks, statistics)
+        ghost = self.ghosts.next(writing, chunks[-1], self._shown_at - shown_before)
+        writing.add(chunks, statistics, ghost)
         left_out = statistics.left_out if self.here else 0
         words = (
             f"the oldest {left_out} messages no longer fit the context: the model does not see"

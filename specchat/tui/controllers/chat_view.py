@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.texts.ghost_text import Ghost
 
 Subject: TypeAlias = Literal["history", "progress", "context", "engine"]
 """The subjects of the status line, the most urgent first."""
@@ -13,8 +14,8 @@ PRESSING: tuple[Subject, ...] = get_args(Subject)
 class AnswerDisplay(Protocol):
     """One answer on the screen."""
 
-    def show(self, parts: AnswerParts) -> None:
-        """Show what has been written of the answer."""
+    def show(self, parts: AnswerParts, ghost: Ghost | None = None) -> None:
+        """Show what has been written of the answer, and what was drafted behind it."""
 
     def say(
         self, words: str, details: str = "", older: str = "", *, has_failed: bool = False

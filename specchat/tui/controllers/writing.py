@@ -20,6 +20,7 @@ from specchat.tui.texts.figures import (
     UNREPORTED,
     Figures,
 )
+from specchat.tui.texts.ghost_text import Ghost
 
 DRAFT = "draft"
 """The key of an answer's draft in its statistics."""
@@ -80,23 +81,26 @@ class Writing:
         """Whether this is a lane of a race, which is not shown as a message."""
         return self.message is None
 
-    def add(self, chunks: list[Chunk], statistics: Statistics) -> None:
-        """Add new steps, and show them unless this is a lane."""
+    def add(self, chunks: list[Chunk], statistics: Statistics, ghost: Ghost | None = None) -> None:
+        """Add new steps, and show them unless this is a lane; the ghost is the last one's draft."""
         if not self.has_begun:
             self.parts.go_on()
         self.parts.add(chunks, statistics)
         self.steps += chunks
-        if self.display is not None and not self.is_lane:
-            if not self.has_begun:
-                self.display.say("")
-            self.display.show(self.parts)
+        if self.display is not None and not self.is_lane and not self.has_begun:
+            self.display.say("")
+        self.show(ghost)
         self.has_begun = True
+
+    def show(self, ghost: Ghost | None = None) -> None:
+        """Show what has been written, and what was drafted behind it, unless this is a lane."""
+        if self.display is not None and not self.is_lane:
+            self.display.show(self.parts, ghost)
 
     def end(self) -> None:
         """Mark the answer as ended, and show that."""
         self.parts.is_growing, self.has_begun = False, True
-        if self.display is not None and not self.is_lane:
-            self.display.show(self.parts)
+        self.show()
 
     def wait(self, later: Callable[[float, Callable[[], None]], None], seconds: int = 0) -> None:
         """Show the seconds spent waiting, until the first step arrives."""

@@ -64,6 +64,8 @@ class Prose(Widget):
         self._style = Style.null()
         self._lines: list[Strip] = []
         self._tail_lines: list[Strip] = []
+        self._ghost = ("", False)
+        """What is drafted behind the text, and whether it was rejected."""
 
     def append(self, text: str) -> None:
         """Add Markdown."""
@@ -79,6 +81,12 @@ class Prose(Widget):
         self._held, self._tint, self._place = "", tint, 0
         self._lines, self._tail_lines = [], []
         self.refresh(layout=True)
+
+    def show_ghost(self, text: str, *, is_rejected: bool = False) -> None:
+        """Show drafted text behind the last line, as far as it fits there; "" removes it."""
+        if (text, is_rejected) != self._ghost:
+            self._ghost = text, is_rejected
+            self.refresh(Region(0, self._num_lines - 1, self._laid_out_width, 1))
 
     def restyle(self, typesetter: Typesetter) -> None:
         """Follow the theme."""
@@ -104,6 +112,9 @@ class Prose(Widget):
         if y >= len(lines):
             lines, place = self._tail_lines, y - len(lines)
         line = lines[place] if place < len(lines) else EMPTY
+        if self._ghost[0] and y == self._num_lines - 1:
+            text, is_rejected = self._ghost
+            line = self._typesetter.with_ghost(line, text, self.size.width, is_rejected=is_rejected)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(y)) is not None:
             line = self._highlighted(line, *span)

@@ -10,6 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 LINE_ENDS = dict.fromkeys(map(ord, "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 """Characters that end a line for Rich, but not in Markdown."""
+DIM = Style(dim=True)
 STYLES = {
     "h1": "bold {text-primary}",
     "h2": "bold {text-primary}",
@@ -73,6 +75,7 @@ class Typesetter:
         """
         colours = {name: _rich_colour(colour) for name, colour in colours.items()}
         self._colours = colours
+        self._rejected = Style.parse(f"strike {colours['text-error']}")
         self._origins = {
             origin.name: Style.parse(_tint(origin, colours, has_colours=has_colours))
             for origin in drafter_registry.origins()
@@ -118,6 +121,15 @@ class Typesetter:
         """Return the style to add to tokens of an origin."""
         return self._origins.get(origin, Style())
 
+    def with_ghost(self, line: Strip, text: str, width: int, *, is_rejected: bool) -> Strip:
+        """Return a line with drafted text behind its last word, cut to a width."""
+        used = cell_len(line.text.rstrip())
+        room = max(0, width - used)
+        shown = set_cell_size(text, room) if cell_len(text) > room else text
+        style = (self._rejected if is_rejected else DIM) + _ground(line)
+        rest = line.crop(used + cell_len(shown))
+        return Strip([*line.crop(0, used), Segment(shown, style), *rest])
+
     def tinted(self, line: Strip, origins: Sequence[str]) -> Strip:
         """Return a line with the style of its origin added to each character."""
         segments, start = [], 0
@@ -128,6 +140,12 @@ class Typesetter:
                 segments.append(Segment("".join(character for character, _ in run), own))
             start += len(text)
         return Strip(segments)
+
+
+def _ground(line: Strip) -> Style:
+    """Return the background at the end of a line."""
+    styles = [style for _, style, _ in line]
+    return Style(bgcolor=styles[-1].bgcolor) if styles and styles[-1] else Style()
 
 
 def _tint(

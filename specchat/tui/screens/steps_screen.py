@@ -14,13 +14,13 @@ from textual.widgets import Static
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.drafter_registry import CHOSEN
 from specchat.tui.screens.dialogs import CLOSING, Dialog
+from specchat.tui.texts.step_drafts import has_draft
 from specchat.tui.texts.step_drawing import CHIP, drawn
 from specchat.tui.texts.step_text import ALTERNATIVE, END, alternatives, heading, legend, sentence
 from specchat.tui.texts.step_tokens import (
     DROPPED,
     OWN,
     fate,
-    has_draft,
     index_in_answer,
     tokens_of,
 )

@@ -49,6 +49,7 @@ NAMES = {
     "statistics": "Stats panel",
     "conversations": "List of conversations",
     "colour_tokens": "Token colours",
+    "ghost": "Ghost drafts",
     "fold_reasoning": "Fold reasoning",
     "offer_models": "Offer models",
 }

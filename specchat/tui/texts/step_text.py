@@ -15,14 +15,12 @@ from specchat.drafter_registry import CHOSEN, GRAMMAR, TARGET, origin, origins
 from specchat.safe_text import harmless
 from specchat.tui.texts.cards import MUTED, REJECTED, origin_style, packed
 from specchat.tui.texts.figure_words import spark
+from specchat.tui.texts.step_drafts import is_own, num_accepted, num_kept
 from specchat.tui.texts.step_tokens import (
     DROPPED,
     FORCED,
     KEPT,
     OWN,
-    is_own,
-    num_accepted,
-    num_kept,
     tokens_of,
     visible,
 )

@@ -6,9 +6,10 @@ from typing import NamedTuple
 from textual.content import Content
 
 from specchat.decoding.chunk import Chunk
-from specchat.drafter_registry import CHOSEN, GRAMMAR, TARGET
+from specchat.drafter_registry import CHOSEN, GRAMMAR
 from specchat.safe_text import harmless
 from specchat.tui.texts.cards import MUTED
+from specchat.tui.texts.step_drafts import num_accepted, num_before_branches, num_kept
 from specchat.wording import percent
 
 KEPT, DROPPED, OWN, FORCED = "✔", "✘", "+", "="
@@ -122,7 +123,7 @@ def _of_tree(step: Chunk) -> list[StepToken]:
     path = [number for number, token in enumerate(step.tree, 1) if token.is_accepted]
     own = range(num_nodes + 1, num_nodes + 1 + len(step.texts) - len(path))
     parents = [token.parent for token in step.tree]
-    num_drafted = _num_before_branches(parents)
+    num_drafted = num_before_branches(parents)
     parents += [path[-1] if path else 0, *own][: len(own)]
     emitted = {number: place for place, number in enumerate((*path, *own))}
     behind = {0: 0} | {number: place + 1 for number, place in emitted.items()}
@@ -147,11 +148,6 @@ def _of_tree(step: Chunk) -> list[StepToken]:
     return found
 
 
-def _num_before_branches(parents: Sequence[int]) -> int:
-    """Return how many tokens of a tree are the draft itself, each behind the one before it."""
-    return next((at for at, parent in enumerate(parents) if parent != at), len(parents))
-
-
 def _in_order(parents: Sequence[int]) -> Iterator[int]:
     """Yield the numbers of a tree's tokens: one, what could stand in its place, what follows it."""
     children: dict[int, list[int]] = {}
@@ -167,32 +163,6 @@ def _in_order(parents: Sequence[int]) -> Iterator[int]:
             left.append((first, False, True))
             left += [(other, True, True) for other in reversed(others)]
             left.append((first, True, False))
-
-
-def has_draft(step: Chunk) -> bool:
-    """Return True if tokens were drafted in a step, kept or not."""
-    return bool(step.rejected or step.tree) or num_accepted(step) > 0
-
-
-def is_own(step: Chunk) -> bool:
-    """Return True if the step has a token that was neither drafted nor forced."""
-    return any(name in {TARGET.name, CHOSEN} for name in step.origins)
-
-
-def num_kept(step: Chunk) -> int:
-    """Return how many tokens of the draft were kept, those that a grammar forced there included.
-
-    They are at the beginning of the step, and the target's own token is behind them.
-    """
-    own = [index for index, name in enumerate(step.origins) if name in {TARGET.name, CHOSEN}]
-    if own:
-        return own[0]
-    return len(step.texts) if num_accepted(step) else 0
-
-
-def num_accepted(step: Chunk) -> int:
-    """Return how many drafted tokens were accepted."""
-    return len(step.texts) - is_own(step) - step.origins.count(GRAMMAR.name)
 
 
 def visible(piece: str) -> str:

@@ -19,6 +19,7 @@ from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.markdown.prose import Prose, virtual_size_alone
 from specchat.tui.markdown.token_tint import TokenTint
 from specchat.tui.markdown.typesetter import Typesetter
+from specchat.tui.texts.ghost_text import Ghost
 from specchat.tui.widgets.call_text import calls_markdown
 from specchat.tui.widgets.fold import Fold, TextFold
 
@@ -146,6 +147,7 @@ class AnswerView(MessageView):
         """Start empty; `folds` hides the reasoning until the user opens it."""
         super().__init__()
         self._parts = AnswerParts()
+        self._ghost: Ghost | None = None
         self._shows_origins = shows_origins
         self._reasoning, self._prose = Prose(typesetter), Prose(typesetter)
         self._calls = Prose(typesetter)
@@ -163,9 +165,17 @@ class AnswerView(MessageView):
         yield self._calls
         yield self._foot
 
-    def show(self, parts: AnswerParts) -> None:
-        """Show what has been written of an answer; only new text is drawn."""
+    def show(self, parts: AnswerParts, ghost: Ghost | None = None) -> None:
+        """Show what has been written of an answer; only new text is drawn.
+
+        The ghost stands behind the last line, unless that is empty or in a table.
+        """
         is_other, self._parts, self.text = parts is not self._parts, parts, parts.text
+        if ghost:
+            end = len(parts.text) - ghost.held
+            line = parts.text[parts.text.rfind("\n", 0, end) + 1 : end].lstrip()
+            ghost = ghost if line and line[0] != "|" else None
+        self._ghost = ghost
         self._show(is_anew=is_other)
 
     def say(
@@ -218,7 +228,10 @@ class AnswerView(MessageView):
         """Draw new text: reasoning in the fold, the answer below; `is_anew` redraws everything."""
         parts = self._parts
         self._grow(self._reasoning, parts.reasoning, "reasoning", is_anew=is_anew)
-        self._grow(self._prose, parts.text, "answer", is_anew=is_anew)
+        ghost = self._ghost or Ghost("")
+        shown = parts.text[: len(parts.text) - ghost.held]
+        self._grow(self._prose, shown, "answer", is_anew=is_anew)
+        self._prose.show_ghost(ghost.text, is_rejected=ghost.is_rejected)
         calls = calls_markdown(parts.tool_calls, parts.open_call, is_growing=parts.is_growing)
         self._grow(self._calls, calls, None, is_anew=is_anew)
         self._calls.display = bool(calls)

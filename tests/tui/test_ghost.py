@@ -1,0 +1,192 @@
+"""What is drafted stands dim ahead of the answer, until the target's verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from time import monotonic
+from typing import Any
+
+import pytest
+from rich.style import Style
+
+from scripted_chat import Script, chat
+from specchat.decoding.chunk import Chunk, Piece, TreeToken
+from specchat.options.declarations import ScreenOptions
+from specchat.tui.app import ChatApp
+from specchat.tui.controllers import ghosts
+from specchat.tui.controllers.writing import Writing
+from specchat.tui.texts.ghost_text import Ghost, after_verdict, before_verdict
+from tables import table
+from tui.driving import say, screen_text, until
+from tui.test_controllers import FakeView
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run coroutines as Textual does."""
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use all colours, and seconds that no other timer has."""
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setattr(ghosts, "HOLD", 0.2501)
+    monkeypatch.setattr(ghosts, "LINGER", 0.5001)
+
+
+class Verdicts:
+    """Catches the timers that show verdicts, so that a test can see what stands before them."""
+
+    def __init__(self, app: ChatApp) -> None:
+        self.due: list[Callable[[], object]] = []
+        self.drafted_at: list[float] = []
+        self._later = app.view.later
+        app.view.later = self._catch  # type: ignore[method-assign]
+
+    def _catch(self, seconds: float, act: Callable[[], object]) -> None:
+        if seconds in {ghosts.HOLD, ghosts.LINGER}:
+            self.due.append(act)
+            self.drafted_at.append(monotonic())
+        else:
+            self._later(seconds, act)
+
+
+def styles_of(app: ChatApp, word: str) -> list[Style]:
+    """Return the styles of a word on the screen, if it is there."""
+    for line in app.screen._compositor.render_strips():
+        if (start := line.text.find(word)) >= 0:
+            return [style for _, style, _ in line.crop(start, start + len(word)) if style]
+    return []
+
+
+@pytest.mark.slow(keep=1)
+@pytest.mark.anyio
+async def test_a_draft_stands_dim_until_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then what was kept is like the rest of the text, and what was rejected is struck off."""
+    monkeypatch.setattr(ghosts, "PERIOD", 0.0)
+    app = chat(Script(["One two three."], pause=10.0))
+    verdicts = Verdicts(app)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: "One two thre" in screen_text(app))
+        step = chain("e four five ", ("e four", " fi", "ve "), (" fo", "ur"))
+        take(app, step)
+        await until(pilot, lambda: "One two three four fi four" in screen_text(app))
+        [plain], [drafted] = styles_of(app, "One two"), styles_of(app, "e four fi four")
+        assert drafted.color != plain.color
+        assert not drafted.strike
+        verdicts.due[-1]()
+        await until(pilot, lambda: "One two three four five four" in screen_text(app))
+        [kept, rejected] = styles_of(app, "e four five four")
+        assert kept.color == plain.color
+        assert rejected.strike
+        verdicts.due[-1]()
+        await until(pilot, lambda: "five four" not in screen_text(app))
+        assert "One two three four five" in screen_text(app)
+        app.answers.stop()
+
+
+def take(app: ChatApp, step: Chunk) -> None:
+    """Let a step arrive in the answer being written, long after the last one."""
+    writing = app.answers.current
+    assert writing is not None
+    ghost = app.answers.ghosts.next(writing, step, 10 * ghosts.CALM)
+    writing.add([step], writing.figures.statistics, ghost)
+
+
+def chain(text: str, texts: tuple[str, ...], rejected: tuple[str, ...], **more: Any) -> Chunk:
+    """Return a step whose last token is the target's own."""
+    origins = (*("draft",) * (len(texts) - 1), "target")
+    return Chunk(text, tuple(range(len(texts))), origins, texts, (), rejected, **more)
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+@pytest.mark.parametrize("without", ["", "setting", "command", "colours"])
+async def test_drafts_can_be_turned_off(without: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a setting and a command; without colours they are off."""
+    if without == "colours":
+        monkeypatch.setenv("NO_COLOR", "1")
+    screen = ScreenOptions(ghost=without != "setting")
+    app = chat(Script(["One two three four five six."], pause=2 * ghosts.CALM), screen=screen)
+    verdicts = Verdicts(app)
+    async with app.run_test(size=(100, 30)) as pilot:
+        if without == "command":
+            await say(pilot, "/ghost")
+        await say(pilot, "Count")
+        assert "five six." in screen_text(app)
+    assert bool(verdicts.due) == (not without)
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+async def test_drafts_come_at_a_calm_pace() -> None:
+    """However many steps there are."""
+    app = chat(Script(["One two three. " * 60], pause=0.02))
+    verdicts = Verdicts(app)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "Count")
+    gaps = [after - before for before, after in pairwise(verdicts.drafted_at)]
+    assert all(gap >= ghosts.PERIOD for gap in gaps)
+
+
+def test_late_verdicts_show_a_slow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After some in a row there are no more drafts; one in time clears the count."""
+    now = [100.0]
+    monkeypatch.setattr(ghosts, "monotonic", lambda: now[0])
+    view = FakeView()
+    each = ghosts.Ghosts(view)
+    each.is_wanted = lambda: True
+    step = chain(" a b", (" a", " b"), ())
+    writing = Writing(steps=[step])
+
+    def draft(late: float) -> bool:
+        now[0] += ghosts.PERIOD
+        if each.next(writing, step, ghosts.CALM) is None:
+            return False
+        now[0] += ghosts.HOLD + late
+        view.timers.pop(0)[1]()
+        view.timers.clear()
+        return True
+
+    very = 2 * ghosts.LATE
+    assert each.next(writing, step, 0.9 * ghosts.CALM) is None  # the text flows
+    assert all(map(draft, [very, very, 0.0, very, very, very]))
+    assert not draft(0.0)
+
+
+@table(
+    ("step", "before", "after"),
+    [
+        (chain(" a b c", (" a", " b", " c"), (" x", " y")), Ghost(" a b x y", 6),
+         Ghost(" x y", 0, is_rejected=True)),
+        (chain(" a b", (" a", " b"), ()), Ghost(" a", 4), None),
+        (chain(" a", (" a",), ()), None, None),
+        (chain(" a\nb", (" a", "\nb"), (" x",)), Ghost(" a x", 4), None),
+        (chain("\nb", ("\n", "b"), ()), None, None),
+        (chain("", (" a", " b"), ()), None, None),
+        (chain(" b", (" a", " b"), (), reasoning=" a",
+               pieces=(Piece(" a", "draft", "reasoning"), Piece(" b", "target"))), None, None),
+        (chain(" a b", (" a", " b"), (" x", " y")), Ghost(" a x y", 4),
+         Ghost(" x y", 0, is_rejected=True)),
+    ],
+)  # fmt: skip
+def test_the_draft_of_a_step(step: Chunk, before: Ghost | None, after: Ghost | None) -> None:
+    """It holds back what the step wrote; of steps with other texts than the answer's is none."""
+    assert before_verdict(step) == before
+    if before is not None:
+        assert after_verdict(step) == after
+
+
+def test_the_draft_of_a_tree_is_its_main_path() -> None:
+    """Also where the target went along a branch."""
+    tree = (
+        TreeToken(" a", 0, "draft", is_accepted=True),
+        TreeToken(" x", 1, "draft", is_accepted=False),
+        TreeToken(" b", 1, "draft", is_accepted=True),
+    )
+    step = chain(" a b c", (" a", " b", " c"), (), tree=tree)
+    assert before_verdict(step) == Ghost(" a x", 6)
+    assert after_verdict(step) == Ghost(" x", 0, is_rejected=True)
