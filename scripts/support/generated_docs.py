@@ -8,6 +8,8 @@ from textwrap import fill
 
 from scripts.support.llama_suite import load_reasons
 from scripts.support.plan_table import plan_table
+from specchat.catalogue.entry import HEAD_KINDS
+from specchat.catalogue.known_heads import all_known_heads
 from specchat.gguf.draft_kinds import KINDS
 from specchat.gguf.layer_inputs import TOO_WIDE, UNTRIED
 from specchat.gguf.prediction_head import NO_GRAPH, SEVERAL
@@ -15,6 +17,7 @@ from specchat.options.option import Option
 from specchat.settings.schema import SETTINGS
 from specchat.settings.toml_file import as_toml
 from specchat.tui.commands import COMMANDS, COMPOSER_COMMANDS, Command, key_of, key_rows
+from specchat.wording import size_text
 
 WIDTH = 120
 GENERATED = re.compile(
@@ -100,6 +103,21 @@ def _cell(reason: str | None) -> str:
     return _SHORT[reason] if reason else "runs"
 
 
+def published_heads_table() -> str:
+    """Return the prediction heads that the catalogue knows, by the names of their models."""
+    rows = [
+        (
+            head.model,
+            HEAD_KINDS[head.kind].partition(" ")[2],
+            size_text(head.num_bytes) if head.num_bytes else "",
+            f"`{head.reference.repository}`",
+            head.licence,
+        )
+        for head in sorted(all_known_heads(), key=lambda head: head.model.lower())
+    ]
+    return f"\n{_table(('model', 'head', 'size', 'repository', 'licence'), rows)}\n"
+
+
 def llama_suite_list() -> str:
     """Return why tests of llama.cpp's own server do not pass, by the kind of the reason."""
     reasons, items = load_reasons(), list[str]()
@@ -130,6 +148,7 @@ GENERATED_PARTS: dict[str, Callable[[], str]] = {
     "settings": settings_list,
     "actions": actions_list,
     "heads": heads_table,
+    "published heads": published_heads_table,
     "llama tests": llama_suite_list,
     "plans": plan_table,
 }

@@ -1,16 +1,22 @@
-"""The catalogue: the pairs of models.toml, installed or not.
+"""The catalogue: the pairs and the prediction heads of models.toml, installed or not.
 
-A models.toml in the user's config folder adds pairs, and replaces or changes those of the same
-name. Reading the files needs neither NumPy nor huggingface_hub.
+A models.toml in the user's config folder adds pairs and heads, and replaces or changes those of the
+same name. Reading the files needs neither NumPy nor huggingface_hub.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
-from specchat.catalogue.entry import Entry
-from specchat.catalogue.entry_schema import read_entry, read_file_table, read_table
+from specchat.catalogue.entry import Entry, KnownHead
+from specchat.catalogue.entry_schema import (
+    read_entry,
+    read_file_table,
+    read_head,
+    read_table,
+)
 from specchat.errors import CatalogueError, ModelNotFound
 from specchat.hub.references import MAIN, Reference
 from specchat.system.private_files import FOLDERS
@@ -26,13 +32,14 @@ PACKAGE = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The valid pairs, the named files, and one line for each mistake.
+    """The valid pairs, the named files, the valid heads, and one line for each mistake.
 
     `is_whole` is False if the user's file could not be read at all.
     """
 
     entries: Mapping[str, Entry]
     files: Mapping[str, Reference | None]
+    heads: Mapping[str, KnownHead] = field(default_factory=dict)
     mistakes: tuple[str, ...] = ()
     is_whole: bool = True
 
@@ -65,7 +72,8 @@ def read_catalogue() -> Catalogue:
     try:
         return _read(own, own.parent, shipped)
     except CatalogueError as error:
-        return Catalogue(shipped.entries, shipped.files, (str(error),), is_whole=False)
+        mistakes = (str(error),)
+        return replace(shipped, mistakes=mistakes, is_whole=False)
 
 
 def load_entries(path: Path | None = None) -> Mapping[str, Entry]:
@@ -96,7 +104,9 @@ def find_entry(name: str) -> Entry:
 
 def known(reference: Reference) -> Reference:
     """Return the catalogue's own reference to a file of a main branch, which may be pinned."""
-    listed = (other for entry in read_catalogue().entries.values() for other in entry.references)
+    catalogue = read_catalogue()
+    of_pairs = (other for entry in catalogue.entries.values() for other in entry.references)
+    listed = chain(of_pairs, (head.reference for head in catalogue.heads.values()))
     is_open = reference.revision == MAIN
     return next((other for other in listed if is_open and str(other) == str(reference)), reference)
 
@@ -114,11 +124,13 @@ def _shipped() -> Catalogue:
 def _read(path: Path, folder: Path, others: Catalogue) -> Catalogue:
     """Return the entries of a file merged over others; its paths are relative to a folder."""
     content = read_table(path)
-    content.require_known({"file", "pair"})
+    content.require_known({"file", "pair", "head"})
     named = {name: read_file_table(table) for name, table in content.tables("file")}
     files = {**others.files, **named}
     entries: dict[str, Entry | None] = {**others.entries}
     for name, table in content.tables("pair"):
         entries[name] = read_entry(name, table, files, folder, others.entries)
     sound = {name: entry for name, entry in entries.items() if entry}
-    return Catalogue(sound, files, tuple(content.mistake_lines()))
+    heads = {name: read_head(table) for name, table in content.tables("head")}
+    known_heads = {**others.heads, **{name: head for name, head in heads.items() if head}}
+    return Catalogue(sound, files, known_heads, tuple(content.mistake_lines()))

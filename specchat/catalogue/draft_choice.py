@@ -4,19 +4,24 @@ A draft must be much smaller than its target. Among models with the target's voc
 catalogue's pairings come first, then models of the same family (by architecture and name) and a
 suitable size. If there are none, a small model with another vocabulary is taken, provided most of
 its tokens are common.
+
+A prediction head comes before models of the same family. It belongs to a model in any quantization:
+the names in its file and its sizes say to which. Whether it fits a fine-tuned version is measured
+while it drafts.
 """
 
 import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from specchat.catalogue.catalogue_file import read_catalogue
 from specchat.catalogue.entry import File
-from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
+from specchat.catalogue.header_cache import HeaderCache
+from specchat.catalogue.known_heads import known_heads
 from specchat.catalogue.local_models import (
     LocalModel,
     derived_folder,
@@ -24,12 +29,11 @@ from specchat.catalogue.local_models import (
     model_at,
     models_in,
 )
-from specchat.catalogue.model_names import QUANTISATION
+from specchat.catalogue.model_names import model_words
 from specchat.errors import SpecchatError
 from specchat.gguf.common_vocabulary import common_vocabulary
-from specchat.gguf.draft_kinds import is_name_of_head
 from specchat.gguf.model_files import read_pair
-from specchat.gguf.origin import DraftOrigin, Fingerprints, fingerprints, require_origin
+from specchat.gguf.origin import DraftOrigin, Fingerprints, fingerprints
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import mismatch
 from specchat.hub.references import Reference
@@ -48,21 +52,21 @@ FAMILY, NAMES = 0.5, 2.0
 """Points for the same architecture, and for names with the same words. A size outside the good
 range by a factor of two costs one point."""
 
-HEAD_POINTS, DERIVED_POINTS = 100.0, 50.0
-"""Points for a head in a file beside its target, more than for any draft model but the catalogue's;
-and for a draft derived from the target, which was measured."""
-
-WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?b?")
-SIZE = re.compile(r"\d+(?:\.\d+)?b")
-IGNORED_WORDS = frozenset({"gguf", "ggml", "of", "latest"})
+HEAD_POINTS, DERIVED_POINTS, KIN_POINTS = 100.0, 50.0, 25.0
+"""Points for a head in a file of its own, more than for any draft model but the catalogue's; for a
+draft derived from the target, which was measured; and for one derived from a model like it."""
+BESIDE = 1.0
+"""Further points for a head in the target's folder."""
+SIZE = re.compile(r"\d+(?:\.\d+)?[bm]")
+OTHER_MODEL = "a prediction head for another model"
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A suitable draft model, its share of the target's size, and the reason to take it.
 
-    The draft with the most points is the best. If `is_derived`, it was made from the target and
-    predicted to pay.
+    The draft with the most points is the best. If `is_derived`, it was made from the target, or
+    from a model like it, and predicted to pay.
     """
 
     model: LocalModel
@@ -70,6 +74,9 @@ class Draft:
     why: str
     points: float
     is_derived: bool = False
+    is_head: bool = False
+    is_named: bool = False
+    """Whether it is a head that names the target's model, or that the catalogue knows for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +104,9 @@ def find_drafts(target: Path) -> Drafts:
     own = model_at(target)
     if own is None:
         return Drafts()
-    beside = models_in(target.absolute().parent)
-    models = {model.path.resolve(): model for model in (*find_local_models(), *beside)}
+    beside = models_in(target.absolute().parent, with_heads=True)
+    local = find_local_models(with_heads=True)
+    models = {model.path.resolve(): model for model in (*local, *beside)}
     models.pop(target.resolve(), None)
     with HeaderCache() as cache:
         search = _Search(own, cache)
@@ -116,6 +124,21 @@ def find_derived_draft(target: Path) -> Draft | None:
     return best if best and best.is_derived else None
 
 
+def find_target(head: Path) -> LocalModel | None:
+    """Return a model on this machine that a prediction head drafts for, None if there is none."""
+    own = model_at(head, with_heads=True)
+    if own is None:
+        return None
+    words = model_words(own.name)
+    with HeaderCache() as cache:
+        for model in find_local_models():
+            facts = cache.of(model.path)
+            is_named = words <= model_words(facts.name, model.name)
+            if facts.kind == "chat" and is_named and _Search(model, cache).takes(own):
+                return model
+    return None
+
+
 class _Search:
     """A search for drafts of one target."""
 
@@ -128,80 +151,128 @@ class _Search:
             if not entry.experimental and _is_file(entry.target, target)
         ]
 
+        names = _file_name(target), self._facts.name
+        self._known_heads = [head.reference for head in known_heads(*names)]
+
     def among(self, models: Iterable[LocalModel]) -> Drafts:
         """Return the drafts among some models."""
         if self._facts.vocabulary is None:
             return Drafts()
-        fitting, unfit = self._heads_beside()
+        fitting: list[Draft] = []
+        unfit: list[tuple[LocalModel, str]] = []
         for model in models:
-            share = self._share(model)
-            if reason := self._reason_against(model, share):
-                unfit.append((model, reason))
+            found = self._judged(model)
+            if isinstance(found, Draft):
+                fitting.append(found)
             else:
-                fitting.append(self._draft(model, share))
+                unfit.append((model, found))
         others = [model for model, reason in unfit if reason == OTHER_VOCABULARY]
         if not fitting and (other := self._best_of_other_vocabularies(others)):
             fitting = [other]
             unfit = [rejected for rejected in unfit if rejected[0] != other.model]
         fitting.sort(key=lambda draft: (-draft.points, draft.share, draft.model.name))
+        if any(draft.is_named for draft in fitting):
+            strange = [draft for draft in fitting if draft.is_head and not draft.is_named]
+            fitting = [draft for draft in fitting if draft not in strange]
+            unfit += [(draft.model, OTHER_MODEL) for draft in strange]
+        num_heads = sum(draft.is_head for draft in fitting)
+        if num_heads > 1 and fitting[0].is_head:
+            more = f"; {num_heads} heads fit it: `specchat tune` measures which is fastest"
+            fitting[0] = replace(fitting[0], why=fitting[0].why + more)
         has_derived = bool(fitting) and fitting[0].is_derived
         is_discouraged = None in self._paired and not has_derived
         advice = "the catalogue knows no draft that pays" if is_discouraged else ""
         advice = "it has a prediction head of its own" if self._facts.has_head else advice
         return Drafts(tuple(fitting), tuple(unfit), advice)
 
+    def takes(self, head: LocalModel) -> bool:
+        """Return True if a prediction head is one for the target."""
+        return isinstance(self._head(head, self._share(head)), Draft)
+
     def shipped(self) -> Iterator[LocalModel]:
         """Yield the drafts in the catalogue that were derived from this model, whatever file."""
         for entry in read_catalogue().entries.values():
             model = model_at(entry.draft) if isinstance(entry.draft, Path) else None
             origin = self._cache.of(model.path).origin if model else None
-            is_named = origin is not None and origin.target == self._facts.name
-            if model and origin and is_named and origin.target_sha256 in self._fingerprints:
+            if model and origin and self._is_kin(origin.target):
                 yield model
 
-    def _draft(self, model: LocalModel, share: float) -> Draft:
-        if origin := self._cache.of(model.path).origin:
-            gain = (
-                f"predicted {speedup_text(origin.speedup, 2)}"
-                if origin.speedup
-                else "no prediction"
-            )
-            why = f"derived from it, {gain}, {origin.method}"
-            points = DERIVED_POINTS + min(origin.speedup, DERIVED_POINTS - 1.0)
-            return Draft(model, share, why, points, is_derived=True)
-        is_paired = any(draft and _is_file(draft, model) for draft in self._paired)
+    def _judged(self, model: LocalModel) -> Draft | str:
+        """Return a model as a draft, or why it cannot draft."""
+        facts, share = self._cache.of(model.path), self._share(model)
+        if facts.origin:
+            return self._derived(model, facts.origin, share)
+        if facts.is_head:
+            return self._head(model, share)
+        if reason := self._reason_against(model, share):
+            return reason
+        is_paired = self._is_paired(model)
         points = math.inf if is_paired else self._points(model, share)
         pairing = "the catalogue pairs them, " if is_paired else ""
         why = f"{self._where(model)}: {pairing}same vocabulary, {self._size_text(share)}"
         return Draft(model, share, why, points)
 
-    def _heads_beside(self) -> tuple[list[Draft], list[tuple[LocalModel, str]]]:
-        """Return the suitable prediction heads beside the target, and the others with reasons."""
-        fitting: list[Draft] = []
-        unfit: list[tuple[LocalModel, str]] = []
-        for path in sorted(self._target.path.absolute().parent.glob("*.gguf")):
-            if not is_name_of_head(path.name):
-                continue
-            model = LocalModel(path.name, path, None, path.stat().st_size)
-            try:
-                header, head = read_pair(self._target.path, path)
-                if head:
-                    require_origin(header, head)
-            except SpecchatError as error:
-                unfit.append((model, str(error)))
-            else:
-                points = HEAD_POINTS + self._likeness(model)
-                share = model.num_bytes / self._target.num_bytes
-                fitting.append(Draft(model, share, "beside it: a prediction head for it", points))
-        return fitting, unfit
+    def _derived(self, model: LocalModel, origin: DraftOrigin, share: float) -> Draft | str:
+        """Return a derived file as a draft, or why it cannot draft."""
+        is_own = origin.target_sha256 in self._fingerprints
+        if not (is_own or self._is_kin(origin.target)):
+            return f"derived from another target, {origin.target}"
+        if not origin.is_predicted_to_gain:
+            return "no speedup was predicted for it"
+        is_head = self._cache.of(model.path).is_head
+        if not is_own and (reason := self._why_unfit(model, is_head=is_head)):
+            return reason
+        source = "it" if is_own else f"{origin.target}, whose weights are others"
+        gain = f"predicted {speedup_text(origin.speedup, 2)}"
+        why = f"derived from {source}, {gain}, {origin.method}"
+        points = DERIVED_POINTS if is_own else KIN_POINTS
+        points += min(origin.speedup, KIN_POINTS - 1.0)
+        return Draft(model, share, why, points, is_derived=True, is_head=is_head, is_named=is_head)
+
+    def _head(self, model: LocalModel, share: float) -> Draft | str:
+        """Return a prediction head as a draft, or why it is not one for the target."""
+        is_beside, is_paired = self._is_beside(model), self._is_paired(model)
+        names = _file_name(model), self._cache.of(model.path).name
+        is_known = is_paired or any(_is_file(head, model) for head in self._known_heads)
+        is_named = is_known or self._is_kin(next(filter(model_words, names), ""))
+        if not (is_beside or is_named):
+            return OTHER_MODEL
+        if reason := self._why_unfit(model, is_head=True):
+            return reason
+        points = HEAD_POINTS + self._likeness(model) + BESIDE * is_beside
+        why = f"{self._where(model)}: a prediction head for it"
+        points = math.inf if is_paired else points
+        return Draft(model, share, why, points, is_head=True, is_named=is_named)
+
+    def _why_unfit(self, model: LocalModel, *, is_head: bool) -> str:
+        """Return why a head, or a model derived from one like the target, does not fit it."""
+        if not is_head:
+            own, other = self._facts.vocabulary, self._cache.with_vocabulary(model.path).vocabulary
+            return "" if own == other else OTHER_VOCABULARY
+        try:
+            read_pair(self._target.path, model.path)
+        except SpecchatError as error:
+            return str(error)
+        return ""
+
+    def _is_paired(self, model: LocalModel) -> bool:
+        return any(draft and _is_file(draft, model) for draft in self._paired)
+
+    def _is_beside(self, model: LocalModel) -> bool:
+        """Return True for a file in the target's folder, but for Ollama's, which has all models."""
+        folders = {each.path.absolute().parent for each in (model, self._target)}
+        return len(folders) == 1 and model.tool != "Ollama"
+
+    def _is_kin(self, name: str) -> bool:
+        """Return True if the words of a name are among the target's: its family and its size."""
+        words = model_words(name)
+        return any(map(str.isalpha, words)) and words <= self._words
 
     def _reason_against(self, model: LocalModel, share: float) -> str | None:
         """Return why a model cannot draft. Sizes come first, as reading vocabularies is slow."""
-        if share > LARGEST_SHARE and not self._cache.of(model.path).origin:
+        if share > LARGEST_SHARE:
             return f"too large, {self._size_text(share)}"
         facts = self._cache.with_vocabulary(model.path)
-        if facts.origin:
-            return self._reason_against_derived(facts.origin)
         if facts.kind not in {"chat", "damaged"}:
             return f"not a model to draft with: {facts.kind}"
         own, other = self._facts.vocabulary, facts.vocabulary
@@ -240,11 +311,6 @@ class _Search:
         too_far = max(0.0, math.log2(share / high), math.log2(low / share))  # factors of two
         return self._likeness(model) - too_far
 
-    def _reason_against_derived(self, origin: DraftOrigin) -> str | None:
-        if origin.target_sha256 not in self._fingerprints:
-            return f"derived from another target, {origin.target}"
-        return None if origin.is_predicted_to_gain else "no speedup was predicted for it"
-
     @cached_property
     def _fingerprints(self) -> Fingerprints:
         """The target's fingerprints, one of which derived drafts record."""
@@ -252,14 +318,21 @@ class _Search:
 
     def _likeness(self, model: LocalModel) -> float:
         facts = self._cache.of(model.path)
-        own, others = _words(self._target, self._facts), _words(model, facts)
+        own, others = self._family, _family(model_words(facts.name, _file_name(model)))
         shared = len(own & others) / max(1, len(own | others))
         is_kin = facts.architecture != "" and facts.architecture == self._facts.architecture
         return FAMILY * is_kin + NAMES * shared
 
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return model_words(self._facts.name, self._target.path.name, self._target.name)
+
+    @cached_property
+    def _family(self) -> frozenset[str]:
+        return _family(model_words(self._facts.name, _file_name(self._target)))
+
     def _where(self, model: LocalModel) -> str:
-        is_beside = model.path.absolute().parent == self._target.path.absolute().parent
-        if is_beside and model.tool != "Ollama":  # its files have opaque names
+        if self._is_beside(model):
             return "beside it"
         named = {"hub": "the Hugging Face cache", "derived": "specchat's derived files"}
         return f"from {named.get(model.tool or '', model.tool)}"
@@ -270,12 +343,14 @@ class _Search:
         return f"{size} of {'the active experts' if self._facts.active_share < 1 else 'its size'}"
 
 
-def _words(model: LocalModel, facts: HeaderFacts) -> frozenset[str]:
-    """Return the words of a model's names that identify its family, without sizes."""
-    words: set[str] = set()
-    for name in (facts.name, model.name.rpartition("/")[2].removesuffix(".gguf")):
-        words |= set(WORD.findall(QUANTISATION.sub("", name.lower())))
-    return frozenset(word for word in words - IGNORED_WORDS if not SIZE.fullmatch(word))
+def _family(words: frozenset[str]) -> frozenset[str]:
+    """Return words without sizes."""
+    return frozenset(word for word in words if not SIZE.fullmatch(word))
+
+
+def _file_name(model: LocalModel) -> str:
+    """Return the name of a model's file, or Ollama's name: its files have opaque ones."""
+    return model.name.rpartition("/")[2]
 
 
 def _is_file(file: File, model: LocalModel) -> bool:

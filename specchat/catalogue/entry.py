@@ -9,6 +9,7 @@ from specchat.gguf.split_files import size_with_parts
 from specchat.hub.cache import find_present, paths_on_disk
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference
+from specchat.wording import size_text
 
 KINDS = {
     "simple": "",
@@ -23,9 +24,48 @@ KINDS = {
 """The kinds of drafts for a target, with a description if specchat does not support them yet."""
 
 WITHOUT_DRAFT = {"none", "mtp-embedded"}
+HEAD_KINDS = {
+    "mtp": "an MTP head",
+    "assistant": "an assistant",
+    "eagle": "an EAGLE-3 draft",
+    "dflash": "a DFlash draft",
+    "dspark": "a DSpark draft",
+}
+"""The kinds of prediction heads in files of their own, with a description."""
 
 File: TypeAlias = Path | Reference
 """A file on this machine, or one on the hub."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHead:
+    """A published prediction head, and the model that it drafts for in any quantization."""
+
+    model: str
+    kind: str
+    reference: Reference
+    licence: str = ""
+
+    @property
+    def num_bytes(self) -> int | None:
+        """The size of its file, None if it is not known before the download."""
+        return pinned(self.reference).size
+
+    @property
+    def facts(self) -> Mapping[str, str | int | None]:
+        """Its name, its kind and its size, as in the JSON of commands."""
+        return {"name": str(self.reference), "kind": self.kind, "bytes": self.num_bytes}
+
+    @property
+    def title(self) -> str:
+        """What it is, in words, with its size if that is known."""
+        size = f" ({size_text(self.num_bytes)})" if self.num_bytes else ""
+        return f"{HEAD_KINDS[self.kind]}{size}"
+
+    @property
+    def offer(self) -> str:
+        """What it is, and the command that gets it."""
+        return f"{self.title}: `specchat pull {self.reference}` gets it"
 
 
 @dataclass(frozen=True, slots=True)

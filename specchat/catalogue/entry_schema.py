@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from specchat.catalogue.entry import KINDS, WITHOUT_DRAFT, Entry, File
+from specchat.catalogue.entry import HEAD_KINDS, KINDS, WITHOUT_DRAFT, Entry, File, KnownHead
 from specchat.catalogue.model_lookup import find_model, typed_path
 from specchat.errors import (
     CatalogueError,
@@ -59,6 +59,12 @@ PAIR: Schema = {
     "target": FILE_OR_NAME,
     "draft": FILE_OR_NAME,
     "workers": next(option for option in LoadOptions.fields() if option.key == "workers"),
+}
+HEAD: Schema = {
+    "model": TEXT,
+    "kind": Option("", literals=tuple(HEAD_KINDS)),
+    "licence": TEXT,
+    "file": TABLE,
 }
 FILES = ("target", "draft")
 FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
@@ -175,6 +181,16 @@ def read_file_table(table: Table) -> Reference | None:
     except ValueError as error:
         table.blame(str(error))
         return None
+
+
+def read_head(table: Table) -> KnownHead | None:
+    """Return a published head; None if there is a mistake in it."""
+    num_before = len(table.mistakes)
+    given = table.read(HEAD, required=("model", "kind", "file"))
+    reference = read_file_table(table.inner("file")) if "file" in given else None
+    if reference is None or len(table.mistakes) > num_before:
+        return None
+    return KnownHead(given["model"], given["kind"], reference, given.get("licence", ""))
 
 
 def read_entry(

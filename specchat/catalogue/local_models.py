@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from specchat.gguf.draft_kinds import is_name_of_head
 from specchat.gguf.split_files import split_names
 from specchat.hub.cache import cache_root
 from specchat.system.private_files import FOLDERS, read_json, read_text
@@ -29,10 +30,8 @@ DEEPEST = 5
 """The deepest nesting that is searched: LM Studio has publisher/model/file, hub repositories a few
 more levels."""
 MOST_FILES = 20_000
-NO_MODEL = re.compile(
-    r"mmproj|imatrix|^(mtp|eagle3?|dspark)-|dflash|eagle-?3(?!\d*\.?\d*b)", re.IGNORECASE
-)
-"""Names of files that cannot be used without their model, by llama.cpp's conventions."""
+NO_MODEL = re.compile(r"mmproj|imatrix", re.IGNORECASE)
+"""Names of files that are neither models nor heads, by llama.cpp's conventions."""
 MANIFEST_TREES = ("manifests-v2", "manifests")
 OLLAMA_HOSTS = ("registry.ollama.ai", "ollama.com")
 """Models from these hosts are named without the host, those in `library` without the namespace."""
@@ -75,35 +74,52 @@ class _Manifest(msgspec.Struct, rename={"media_type": "mediaType"}):
     manifests: "list[_Manifest] | None" = None
 
 
-def find_local_models(folders: Iterable[ModelFolder] | None = None) -> tuple[LocalModel, ...]:
-    """Return the models in all programs' folders, without duplicate files or names."""
+def find_local_models(
+    folders: Iterable[ModelFolder] | None = None, *, with_heads: bool = False
+) -> tuple[LocalModel, ...]:
+    """Return the models in all programs' folders, without duplicate files or names.
+
+    With `with_heads`, files whose names are those of prediction heads are among them.
+    """
     named: dict[str, LocalModel] = {}
     seen: set[Path] = set()
     for model_folder in find_model_folders() if folders is None else folders:
         for name, path in _FINDERS[model_folder.tool](model_folder.folder):
-            model = model_at(path, name, model_folder.tool)
+            model = model_at(path, name, model_folder.tool, with_heads=with_heads)
             if model and (real := path.resolve()) not in seen:
                 seen.add(real)
                 named.setdefault(model.name, model)
     return tuple(named.values())
 
 
-def models_in(folder: Path) -> tuple[LocalModel, ...]:
-    """Return the models directly in a folder."""
-    return tuple(filter(None, map(model_at, sorted(folder.glob("*.gguf")))))
+def models_in(folder: Path, *, with_heads: bool = False) -> tuple[LocalModel, ...]:
+    """Return the models directly in a folder, among them heads if wanted."""
+    found = (model_at(path, with_heads=with_heads) for path in sorted(folder.glob("*.gguf")))
+    return tuple(filter(None, found))
 
 
-def model_at(path: Path, name: str = "", tool: Tool | None = None) -> LocalModel | None:
-    """Return the model that starts with a file, None unless it is complete and readable."""
+def model_at(
+    path: Path, name: str = "", tool: Tool | None = None, *, with_heads: bool = False
+) -> LocalModel | None:
+    """Return the model that starts with a file, None unless it is complete and readable.
+
+    Nor is a file a model whose name is that of a head, unless `with_heads` is set.
+    """
     names = split_names(path.name)
     name = name or path.name
-    is_other = names[0] != path.name or NO_MODEL.search(name.rpartition("/")[2])
+    file = name.rpartition("/")[2]
+    is_other = names[0] != path.name or not may_be_model(file, with_heads=with_heads)
     if is_other or not path.is_file():
         return None
     with suppress(OSError):
         sizes = [path.with_name(file_name).stat().st_size for file_name in names]
         return LocalModel(name, path, tool, sum(sizes)) if all(sizes) else None
     return None
+
+
+def may_be_model(file: str, *, with_heads: bool = False) -> bool:
+    """Return True unless a file's name shows that it cannot be used alone."""
+    return not NO_MODEL.search(file) and (with_heads or not is_name_of_head(file))
 
 
 def find_derived(name: str) -> LocalModel | None:

@@ -1,4 +1,4 @@
-"""Reads the name of a model's file: the model and its quantization."""
+"""Reads the name of a model's file: the model, its family, and its quantization."""
 
 import re
 
@@ -8,6 +8,19 @@ QUANTISATION = re.compile(
 """The quantization in a name, after a separator; "ud-" is Unsloth's prefix."""
 PART = re.compile(r"-\d{5}-of-\d{5}$")
 """The number of a file that is one of several."""
+WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?[bm]?")
+OF_HEADS = re.compile(
+    r"eagle-?3?|d-?flash-?2?|dspark|mtp|nextn|assistant|speculator|draft(?:er)?|block-?\d+",
+    re.IGNORECASE,
+)
+"""The words in the name of a prediction head that are not its target's."""
+COMMON_WORDS = frozenset(
+    {
+        *("gguf", "ggml", "of", "latest", "head", "only", "instruct", "it", "chat"),
+        *("qat", "ud", "xl", "meta", "google"),
+    }
+)
+"""Words that two files of one model need not share."""
 
 
 def model_title(name: str) -> str:
@@ -36,6 +49,15 @@ def is_called(name: str, quantisation: str) -> bool:
     """
     wanted, stem = quantisation.lower(), _stem(name).lower()
     return stem == wanted or bool(re.search(rf"(?<!ud)[-_.]{re.escape(wanted)}$", stem))
+
+
+def model_words(*names: str) -> frozenset[str]:
+    """Return the words in names that tell a model from others: its family, version and size."""
+    words: set[str] = set()
+    for name in names:
+        text = name.lower().removesuffix(".gguf")
+        words |= set(WORD.findall(QUANTISATION.sub("", PART.sub("", OF_HEADS.sub("", text)))))
+    return frozenset(words - COMMON_WORDS)
 
 
 def _stem(name: str) -> str:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import memory_of_entry
+from specchat.catalogue.header_cache import HeaderCache
+from specchat.catalogue.known_heads import missing_head
 from specchat.catalogue.known_speed import KnownSpeed, known_speed
 from specchat.catalogue.model_names import model_title, quantisation_in
 from specchat.drafter_registry import PLAIN
@@ -12,7 +14,7 @@ from specchat.errors import SpecchatError
 from specchat.gguf.draft_kinds import kind_of
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import find_machine
-from specchat.planning.forecast import UNKNOWN, Forecast, Room, foresee, free_rooms
+from specchat.planning.forecast import UNKNOWN, Forecast, Room, foresee, free_rooms, head_cost
 from specchat.wording import short_size
 
 LOOKUP = "lookup in the text"
@@ -35,7 +37,8 @@ class Outlook:
 
     `drafts` names its drafter; `context` is in tokens, 0 if unknown. `memory` is what it needs of
     what there is, such as "7.1 of 22.4 GB", and `fits` is False if that is too much. `speed` is the
-    speed of an installed pair, as far as it is known. `notice` says what is where and what is given
+    speed of an installed pair, as far as it is known, `head` what its prediction head takes, or how
+    to get one. `notice` says what is where and what is given
     up for memory, or why the files cannot be loaded.
     """
 
@@ -46,6 +49,7 @@ class Outlook:
     memory: str = ""
     fits: bool = True
     speed: str = ""
+    head: str = ""
     notice: str = ""
 
 
@@ -85,9 +89,12 @@ def outlook_of_files(
     try:
         machine = find_machine(options.workers)
         forecast = foresee(target, draft, options, machine, held_bytes)
+        cost = head_cost(target, draft, options, machine, held_bytes)
     except SpecchatError as error:
         return Outlook(target=target.name, fits=False, notice=str(error))
     on_gpus = "GPU and worker memory" if options.workers else "GPU memory"
+    with HeaderCache() as cache:
+        missing = None if cost else missing_head(target, cache)
     rooms = ((on_gpus, forecast.gpus), ("memory", forecast.host))
     return Outlook(
         target=target.name,
@@ -97,6 +104,7 @@ def outlook_of_files(
         memory=" and ".join(_room_text(room, name) for name, room in rooms if room),
         fits=forecast.fits,
         speed=_speed_text(known_speed(machine, forecast.target, draft)),
+        head=f"lacks its head, {missing.offer}" if missing else f"the head {cost}" if cost else "",
         notice="; ".join(filter(None, (forecast.placement, forecast.notice))),
     )
 

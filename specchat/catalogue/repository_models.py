@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from specchat.catalogue.fit import Fit, judge, need_of_size
-from specchat.catalogue.local_models import NO_MODEL
+from specchat.catalogue.local_models import may_be_model
 from specchat.catalogue.model_names import quantisation_in, states
 from specchat.errors import DownloadFailed, ModelNotFound
+from specchat.gguf.draft_kinds import is_name_of_head
 from specchat.gguf.split_files import split_names
 from specchat.hub.client import find, is_offline
 from specchat.hub.hub_errors import RetryPolicy
@@ -40,6 +41,7 @@ DRAFTED = (2, 3, 4)
 """The tokens of the passes by whose cost such files are compared: those of short drafts."""
 GGUF_ENDING = re.compile(r"[-_.]gguf$", re.IGNORECASE)
 ADAPTER = re.compile(r"(^|[-_./])lora([-_./]|$)", re.IGNORECASE)
+HEAD_FOLDER = re.compile(r"mtp|eagle-?3|dflash-?2?|dspark|assistant", re.IGNORECASE)
 MOST_SHOWN = 12
 LIST_WAITS = (1.0, 2.0)
 """Seconds between tries to list a repository."""
@@ -134,7 +136,10 @@ def _label(model: RemoteModel, models: Sequence[RemoteModel]) -> str:
 def list_models(
     name: HubName, on_note: Callable[[str], None], on_notice: NoticeCallback = ignore
 ) -> list[RemoteModel]:
-    """Return the models of a repository, from the hub. Raises ModelNotFound and DownloadFailed."""
+    """Return the models of a repository, from the hub, or its heads if there are no models.
+
+    Raises ModelNotFound and DownloadFailed.
+    """
     if is_offline():
         raise DownloadFailed(
             f"offline, so {name.repository} cannot be listed: name a file that is here"
@@ -142,7 +147,7 @@ def list_models(
         )
     policy = RetryPolicy(name, LIST_WAITS, threading.Event(), on_note)
     files = policy.run(lambda: list_files(name.repository, name.revision, on_notice))
-    models = models_of(name, files)
+    models = models_of(name, files) or heads_of(name, files)
     if not models:
         where = f"{name.repository}/{name.folder}" if name.folder else name.repository
         raise ModelNotFound(
@@ -158,14 +163,33 @@ def models_of(name: HubName, files: Iterable[ListedFile]) -> list[RemoteModel]:
     Files that cannot be used alone (projectors, adapters, heads, later parts) are left out, and so
     are files outside the folder that the name gives.
     """
+    return [model for model in _complete(name, files) if not _is_head(model)]
+
+
+def heads_of(name: HubName, files: Iterable[ListedFile]) -> list[RemoteModel]:
+    """Return the prediction heads among a repository's files, by their names and folders.
+
+    Those of up to 8 bits a weight come first, the most exact of them before others.
+    """
+    heads = [head for head in _complete(name, files) if _is_head(head)]
+    return sorted(heads, key=lambda head: (not 0 < _bits(head) <= ENOUGH_BITS, -_bits(head)))
+
+
+def _is_head(model: RemoteModel) -> bool:
+    *folders, file = model.reference.file.split("/")
+    return is_name_of_head(file) or any(map(HEAD_FOLDER.fullmatch, folders))
+
+
+def _complete(name: HubName, files: Iterable[ListedFile]) -> list[RemoteModel]:
+    """Return models and heads among a repository's files, with all their parts, in their order."""
     sizes = {listed.path: listed.num_bytes for listed in files}
     models = []
     for path in sizes:
         parent, _, file = path.rpartition("/")
         parts = [f"{parent}/{part}".removeprefix("/") for part in split_names(file)]
         is_inside = not name.folder or f"{parent}/".startswith(f"{name.folder}/")
-        is_alone = NO_MODEL.search(file) or ADAPTER.search(file)
-        if is_alone or not is_inside or path != parts[0] or not sizes.keys() >= set(parts):
+        is_other = not may_be_model(file, with_heads=True) or ADAPTER.search(file)
+        if is_other or not is_inside or path != parts[0] or not sizes.keys() >= set(parts):
             continue
         of_parts = [sizes[part] for part in parts]
         total = sum(size or 0 for size in of_parts) if all(of_parts) else None

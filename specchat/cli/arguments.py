@@ -179,7 +179,7 @@ def _add_models(commands: Commands) -> None:
     help_text = "(default: offer the best pair for this machine)"
     of_file = ", or a file or folder to save as a pair"
     _add(pull, "name", f"{PULLED}{of_file} {help_text}", metavar="NAME", nargs="?")
-    _add(pull, "--draft", "also download this draft model", metavar="FILE")
+    _add(pull, "--draft", "also download this draft model, or none", metavar="FILE")
     _add_flag(pull, "--check", "verify downloaded files instead; nothing is fetched")
     _command(commands, "list", "list available pairs and installed models", NETWORK)
     show = _command(commands, "show", "show details of a pair or a model", NETWORK)

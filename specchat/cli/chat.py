@@ -10,6 +10,8 @@ from pathlib import Path
 
 from specchat.catalogue.catalogue_file import DEMO, own_catalogue_path, read_catalogue
 from specchat.catalogue.draft_choice import find_drafts
+from specchat.catalogue.header_cache import HeaderCache
+from specchat.catalogue.known_heads import missing_head
 from specchat.catalogue.recent_pairs import recent_pairs, remember_pair
 from specchat.chat.store import default_path
 from specchat.cli.model_arguments import (
@@ -35,6 +37,7 @@ from specchat.options.declarations import ScreenOptions, ServerOptions
 from specchat.settings.sources import Settings, wrong_setting
 from specchat.tui.commands import KEY_ACTIONS
 from specchat.tui.setup import Offer, PairChoice, Setup
+from specchat.wording import size_text
 
 
 def run(arguments: argparse.Namespace) -> int | None:
@@ -111,7 +114,7 @@ def left_out() -> str:
 
 
 def find_other_drafts(choice: PairChoice) -> list[Offer]:
-    """Return other draft models for a pair's target: installed ones, then the catalogue's.
+    """Return other drafts for a pair's target: installed ones, then the catalogue's.
 
     There are none if the catalogue advises against draft models for this target.
     """
@@ -122,7 +125,7 @@ def find_other_drafts(choice: PairChoice) -> list[Offer]:
         return []
     installed = [
         Offer(
-            f"{choice.name} + {draft.model.name}",
+            f"{choice.name} + {draft.model.name.rpartition('/')[2]}",
             f"draft with {draft.model.name} ({draft.why})",
             choose=partial(_with_draft, choice, draft.model.path),
         )
@@ -141,6 +144,13 @@ def find_other_drafts(choice: PairChoice) -> list[Offer]:
         and isinstance(entry.target, Reference) and find_present(entry.target) == loading.target
         and find_present(entry.draft) is None
     ]  # fmt: skip
+    with HeaderCache() as cache:
+        head = None if is_offline() else missing_head(loading.target, cache)
+    if head:
+        name, what = head.reference.name, f"download its prediction head, {head.title}"
+        size = size_text(head.num_bytes) if head.num_bytes else "?"
+        pulled = Offer(f"{choice.name} + {name}", what, size=size, references=(head.reference,))
+        missing.insert(0, replace(pulled, licence=head.licence))
     return installed + missing
 
 

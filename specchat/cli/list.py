@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.catalogue_file import read_catalogue
-from specchat.catalogue.entry import Entry
+from specchat.catalogue.entry import Entry, KnownHead
 from specchat.catalogue.fit import judge, need_of, need_of_size, size_of_pair
 from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
+from specchat.catalogue.known_heads import missing_head
 from specchat.catalogue.local_models import LocalModel, find_local_models
 from specchat.cli.terminal import print_result, say, table_lines
 from specchat.errors import SpecchatError
@@ -43,13 +44,20 @@ def run(arguments: argparse.Namespace) -> None:
     rows = [_row(entry, machine) for entry in entries]
     shown = {path for reference in (*listed, *single) if (path := find_present(reference))}
     local = [_row_of_local(model, machine, facts) for model, facts in models_beside(shown)]
+    paths = [*(entry.paths[0] for entry in entries), *(Path(row["path"]) for row in local)]
+    lacking: dict[str, KnownHead] = {}
+    with HeaderCache() as cache:
+        for row, path in zip([*rows, *local], paths, strict=True):
+            head = missing_head(path, cache) if path else None
+            row["missing_head"] = head.facts if head else None
+            lacking |= {row["name"]: head} if head else {}
     gpus = [
         {"name": gpu.label, "total": gpu.total, "is_shared": gpu.kind == "integrated"}
         for gpu in machine.gpus or ()
     ]
     facts = {"free_bytes": machine.free, "gpus": None if machine.gpus is None else gpus}
     record = {"models": rows, "local": local, "machine": facts}
-    tables = [*_lines(rows), *_local_lines(local)]
+    tables = [*_lines(rows), *_local_lines(local), *_head_lines(lacking)]
     print_result(arguments, record, [*tables, "", _machine_line(machine)])
 
 
@@ -59,6 +67,12 @@ def models_beside(shown: Collection[Path]) -> list[tuple[LocalModel, HeaderFacts
         models = [model for model in find_local_models() if model.path not in shown]
         with_facts = [(model, cache.of(model.path)) for model in models]
     return [(model, facts) for model, facts in with_facts if facts.kind == "chat"]
+
+
+def _head_lines(heads: Mapping[str, KnownHead]) -> list[str]:
+    """Return an empty line and a line for each target, by name, that lacks its published head."""
+    lines = [f"{name} lacks its head, {head.offer}" for name, head in heads.items()]
+    return ["", *map(in_one_line, lines)] if lines else []
 
 
 def _lines(rows: Collection[Row]) -> list[str]:

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from specchat.catalogue.catalogue_file import load_entries
-from specchat.catalogue.draft_choice import find_drafts
+from specchat.catalogue.draft_choice import find_drafts, find_target
 from specchat.catalogue.draft_offers import offer_draft
 from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
+from specchat.catalogue.head_offers import offer_head
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.pairs import file_of, find_supported
 from specchat.cli.pass_measuring import measure_pulled
@@ -35,12 +36,15 @@ from specchat.hub.references import Reference
 from specchat.hub.tally import Tally
 from specchat.hub.transfer import DownloadCallback, DownloadProgress
 from specchat.llama.child_process import ask_for_build
+from specchat.options.declarations import NO_DRAFT
 from specchat.planning.device import Machine, find_machine, gpus_of, keep_gpus
 from specchat.safe_text import in_one_line
 from specchat.wording import size_text
 
 TERMINAL_SECONDS, PLAIN_SECONDS = 0.1, 5.0
 """Seconds between two progress lines, on a terminal and elsewhere."""
+MOST_SHOWN = 4
+"""The most other heads to name."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -81,7 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _pull(arguments: argparse.Namespace) -> int:
     """Download a pair, or files of the hub."""
-    names = [arguments.name, arguments.draft] if arguments.draft else [arguments.name]
+    is_alone = arguments.draft == NO_DRAFT.as_posix()
+    names = [arguments.name]
+    names += [arguments.draft] if arguments.draft and not is_alone else []
     command = f"`specchat pull {' --draft '.join(map(shlex.quote, names))}`"
     is_pair = not looks_like_name(arguments.name)
     machine = find_machine()
@@ -98,7 +104,13 @@ def _pull(arguments: argparse.Namespace) -> int:
     print_exactly("\n".join(map(str, paths)))
     sys.stdout.flush()  # what follows may be interrupted
     named = [arguments.name] if is_pair else list(map(_short_name, files, paths))
-    if not is_pair and len(references) == 1 and not is_installed:
+    if not is_pair and len(references) == 1 and _is_head(paths[0]):
+        target = find_target(paths[0])
+        if target is None:
+            say(f"it is a prediction head; pull its target, too: it drafts with --draft {named[0]}")
+            return DONE
+        named = [target.name, *named]
+    elif not is_pair and len(references) == 1 and not is_installed and not is_alone:
         draft = _draft_for(paths[0], references[0], machine)
         named += [_short_name(*draft)] if draft else []
     flags = ["--pair"] if is_pair else ["--target", "--draft"]
@@ -112,7 +124,7 @@ def _files_of_hub(
     arguments: argparse.Namespace, names: Sequence[str], machine: Machine
 ) -> Sequence[File]:
     """Return the files that the names stand for; the draft's name is looked at first."""
-    if arguments.draft and not is_hub_name(arguments.draft):
+    if len(names) > 1 and not is_hub_name(arguments.draft):
         raise InvalidOption(
             f"--draft {arguments.draft} does not name a file of the hub: write org/repo/file.gguf"
             " or org/repo:Q8_0"
@@ -134,14 +146,25 @@ def _require_alone(arguments: argparse.Namespace, what: str) -> None:
             raise InvalidOption(f"{arguments.name} is {what}: {option} goes with files of the hub")
 
 
+def _is_head(path: Path) -> bool:
+    with HeaderCache() as cache:
+        return cache.of(path).is_head
+
+
 def _draft_for(path: Path, target: Reference, machine: Machine) -> tuple[Reference, Path] | None:
-    """Return the draft on the hub that suits a pulled target, downloaded if the user agrees."""
+    """Return the draft on the hub that suits a pulled target, downloaded.
+
+    That is its prediction head or, if the user agrees, a draft model.
+    """
     with HeaderCache() as cache:
         if cache.of(path).kind != "chat":
             return None
     drafts = find_drafts(path)
-    if drafts.best or drafts.advice:
-        best = drafts.best
+    best = drafts.best
+    has_head = bool(drafts.advice) or (best is not None and best.is_head)
+    if not (has_head or is_offline()) and (head := _head_for(path, target, machine)):
+        return head
+    if best or drafts.advice:
         say(f"draft: {best.model.name} {best.why}" if best else f"no draft model: {drafts.advice}")
         return None
     if is_offline() or not (sys.stdin and sys.stdin.isatty()):
@@ -158,16 +181,47 @@ def _draft_for(path: Path, target: Reference, machine: Machine) -> tuple[Referen
         )
         return None
     say(f"a draft model for it: {offer.reference} ({offer.why})")
-    command = f"`specchat pull {shlex.join([str(target), '--draft', str(offer.reference)])}`"
+    command = _command_of_both(target, offer.reference)
     if not confirm("pull it too?", otherwise=f"{command} pulls both", default=True):
         return None
+    return _fetched_draft(offer.reference, command, "without a draft model")
+
+
+def _head_for(path: Path, target: Reference, machine: Machine) -> tuple[Reference, Path] | None:
+    """Return the prediction head on the hub for a pulled target, downloaded; None without one."""
+    show_line("looking for a prediction head")
     try:
-        (draft,) = _fetch([offer.reference], command)
+        offer = offer_head(path, target, machine)
+    finally:
+        show_line()
+    if offer is None:
+        return None
+    say(f"its prediction head: {offer.reference} ({offer.why})")
+    if offer.others:
+        names = ", ".join(map(str, offer.others[:MOST_SHOWN]))
+        say(f"other heads for it: {names}; pull one, and `specchat tune` measures which is fastest")
+    if not offer.has_room:
+        say(f"`specchat pull {offer.reference}` fetches it anyway")
+        return None
+    command = _command_of_both(target, offer.reference)
+    return _fetched_draft(offer.reference, command, "without its prediction head")
+
+
+def _command_of_both(target: Reference, draft: Reference) -> str:
+    return f"`specchat pull {shlex.join([str(target), '--draft', str(draft)])}`"
+
+
+def _fetched_draft(
+    reference: Reference, command: str, otherwise: str
+) -> tuple[Reference, Path] | None:
+    """Return a draft with its path, once it is downloaded; None if the hub does not give it."""
+    try:
+        (draft,) = _fetch([reference], command)
     except DownloadFailed as error:
-        say(f"without a draft model: {error}")
+        say(f"{otherwise}: {error}")
         return None
     print_exactly(str(draft))
-    return offer.reference, draft
+    return reference, draft
 
 
 def _recommended_pair(arguments: argparse.Namespace) -> Entry:

@@ -18,6 +18,8 @@ from specchat.catalogue.fit import (
     size_of_pair,
     states_of,
 )
+from specchat.catalogue.header_cache import HeaderCache
+from specchat.catalogue.known_heads import missing_head
 from specchat.catalogue.known_speed import KnownSpeed, known_speed
 from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.catalogue.pairs import file_of
@@ -35,6 +37,7 @@ from specchat.hub.references import Reference
 from specchat.options.declarations import LoadOptions, think_values
 from specchat.passes.learned_cache import LearnedCache
 from specchat.planning.device import Machine, find_machine
+from specchat.planning.forecast import head_cost
 from specchat.planning.model_layout import layout_of
 from specchat.planning.notices import notices_of_file
 from specchat.planning.planner import why_chains
@@ -45,6 +48,7 @@ About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]
 """Labels and texts; lines with an empty text are not shown."""
 
+NO_HEAD: About = {"head_cost": None, "missing_head": None}
 MAX_TEXT_LENGTH = 200
 """The most characters to show of a metadata text; the chat template is printed in full."""
 MAX_ARRAY_LENGTH = 20
@@ -95,6 +99,7 @@ def _about_pair(entry: Entry, workers: Sequence[str], cache_ram: int | None) -> 
         "states": _about_states(machine, cache_ram, *installed) if is_here else None,
         "passes": _about_speed(machine, *installed) if is_here else None,
         **(_about_exactness(paths[0]) if paths[0] else {"exact": {}, "exact_cost": {}}),
+        **(_about_head(machine, *installed) if is_here else NO_HEAD),
         **models,
     }
 
@@ -103,6 +108,7 @@ def _about_file(path: Path, workers: Sequence[str], cache_ram: int | None) -> di
     drafts, about = find_drafts(path), _about_model(read_header(path))
     machine = find_machine(workers)
     memory = memory_of(path) if about["generates_text"] else []
+    best = [drafts.best.model.path] if drafts.best else []
     return {
         **about,
         "memory": [_about_memory(figure, machine) for figure in memory],
@@ -110,6 +116,7 @@ def _about_file(path: Path, workers: Sequence[str], cache_ram: int | None) -> di
         "states": _about_states(machine, cache_ram, path) if about["generates_text"] else None,
         "passes": _about_speed(machine, path) if about["generates_text"] else None,
         **_about_exactness(path),
+        **(_about_head(machine, path, *best) if about["generates_text"] else NO_HEAD),
         "drafts": {
             "advice": drafts.advice,
             "fitting": [
@@ -128,6 +135,17 @@ def _why_chains(target: Path, draft: Path | None = None) -> str | None:
     """
     header, of_draft = read_pair(target, draft)
     return why_chains(layout_of(header), kind_of(of_draft) if of_draft else None, LoadOptions())
+
+
+def _about_head(machine: Machine, target: Path, draft: Path | None = None) -> dict[str, Any]:
+    """Return what a target's prediction head costs here, and the published one that it lacks."""
+    with HeaderCache() as cache:
+        head = missing_head(target, cache)
+    cost = head_cost(target, draft, LoadOptions(), machine)
+    return {
+        "head_cost": {**asdict(cost), "words": str(cost)} if cost else None,
+        "missing_head": {**head.facts, "offer": head.offer} if head else None,
+    }
 
 
 def _about_speed(machine: Machine, target: Path, draft: Path | None = None) -> dict[str, Any]:
@@ -225,6 +243,7 @@ def _pair_lines(about: About) -> Lines:
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
     yield "states", _states_text(about["states"])
     yield "workers", ", ".join(about["workers"])
+    yield from _head_lines(about)
     yield from _speed_lines(about)
     yield "bit-exact", "\n".join(_exact_texts(about))
     yield "draft tree", _chains_text(about)
@@ -265,6 +284,7 @@ def _file_lines(about: About) -> Lines:
     yield "licence", about["licence"] or "not in the file"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
     yield "states", _states_text(about["states"])
+    yield from _head_lines(about)
     yield from _speed_lines(about)
     yield "bit-exact", "\n".join(_exact_texts(about))
     yield "draft tree", _chains_text(about)
@@ -324,6 +344,13 @@ def _format_text(about: About | None) -> str:
     if not about["system_prompt"]:
         lines.append("no system role: the system prompt is put before the first question")
     return "\n".join(lines)
+
+
+def _head_lines(about: About) -> Lines:
+    if cost := about["head_cost"]:
+        yield "head", cost["words"]
+    if missing := about["missing_head"]:
+        yield "head", f"not here: {missing['offer']}"
 
 
 def _speed_lines(about: About) -> Lines:

@@ -26,7 +26,7 @@ class HeadFit:
         if self._lead < DECIDED:
             return None
         return (
-            f"the prediction head does not fit this target: {self.num_right} of its first"
+            f"the prediction head was made for another model: {self.num_right} of its first"
             f" {self.num_drafts} drafts were right, no better than guessing; choose the one that"
             " belongs to the target"
         )

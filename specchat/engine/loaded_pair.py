@@ -193,6 +193,8 @@ class LoadedPair:
             yield self.plan.notice
         if self.draft_context and self.files.common_vocabulary:
             yield f"the draft model has {self.files.common_vocabulary}"
+        if self.draft_context and self.files.origin_notice:
+            yield self.files.origin_notice
         if reason := self.files.no_head_reason:
             yield f"the prediction head is not used: {reason}; {TO_REBUILD}"
         models = [context.model for context in self._contexts]

@@ -6,7 +6,7 @@ from specchat.engine.api import Loading
 from specchat.gguf.common_vocabulary import CommonVocabulary, common_vocabulary
 from specchat.gguf.draft_kinds import DraftKind
 from specchat.gguf.model_files import read_pair
-from specchat.gguf.origin import require_origin
+from specchat.gguf.origin import other_weights_notice
 from specchat.llama.hidden_states import why_not_runnable
 from specchat.planning.memory import Sizes
 
@@ -17,12 +17,14 @@ class PairFiles:
 
     `draft` is None if there is none, or a head that this build of llama.cpp cannot run: then
     `no_head_reason` says why. Models of different vocabularies have a `common_vocabulary`.
+    `origin_notice` says that the draft was made for other weights, empty if it was not.
     """
 
     target: Sizes
     draft: Sizes | None = None
     common_vocabulary: CommonVocabulary | None = None
     no_head_reason: str | None = None
+    origin_notice: str = ""
 
     @property
     def kind(self) -> DraftKind | None:
@@ -31,13 +33,13 @@ class PairFiles:
 
 
 def read_pair_files(loading: Loading) -> PairFiles:
-    """Read the files of a pair. Raises as `read_pair` and `require_origin` do."""
+    """Read the files of a pair. Raises as `read_pair` and `other_weights_notice` do."""
     target, draft = read_pair(loading.target, loading.draft, with_head=loading.head)
     if draft is None:
         return PairFiles(Sizes(target))
-    require_origin(target, draft)
     if reason := why_not_runnable(draft):
         return PairFiles(Sizes(target), no_head_reason=reason)
     sizes = Sizes(draft)
     common = None if sizes.kind.is_head else common_vocabulary(target, draft)
-    return PairFiles(Sizes(target), sizes, common)
+    notice = other_weights_notice(target, draft)
+    return PairFiles(Sizes(target), sizes, common, origin_notice=notice)

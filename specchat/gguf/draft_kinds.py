@@ -69,7 +69,7 @@ class DraftKind:
     targets: Mapping[str, str] = field(default_factory=dict, compare=False)
     """The architectures of targets by which it is known, each with why it is refused, if it is."""
     file_names: str = ""
-    """A pattern of file names by which such a draft is found beside its target."""
+    """A pattern of names of files that cannot be used without their target."""
     why_unusable: Callable[[Header], str | None] = _no_reason
     """Returns why the draft in a file cannot be used: llama.cpp ends the process for some."""
     why_unfit: Callable[[Header, Header], str | None] = _no_reason
@@ -171,7 +171,7 @@ def has_head(header: Header) -> bool:
 
 
 def is_name_of_head(file: str) -> bool:
-    """Return True if a file with this name beside a target may hold a head for it."""
+    """Return True if a file with this name may hold a head for another one's model."""
     patterns = (kind.file_names for kind in KINDS.values() if kind.file_names)
     return any(re.search(pattern, file, re.IGNORECASE) for pattern in patterns)
 
@@ -244,6 +244,7 @@ for _each in (
         runs="specchat.llama.head:SharedHead",
         architectures=frozenset({assistant_head.ARCHITECTURE}),
         targets={assistant_head.TARGET: ""},
+        file_names="gemma.*[-_.]assistant",
         why_unusable=assistant_head.why_unusable,
         why_unfit=assistant_head.why_unfit,
         as_model=assistant_head.as_model,
@@ -257,7 +258,7 @@ for _each in (
         runs="specchat.llama.eagle_head:EagleHead",
         architectures=frozenset({eagle_draft.ARCHITECTURE}),
         targets=layer_inputs.TARGETS,
-        file_names=r"eagle-?3(?!\d*\.?\d*b)",
+        file_names=r"^eagle-|eagle-?3(?!\d*\.?\d*b)",
         why_unusable=eagle_draft.why_unusable,
         why_unfit=eagle_draft.why_unfit,
         as_model=eagle_draft.as_model,

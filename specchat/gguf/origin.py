@@ -1,8 +1,8 @@
 """The origin of a derived file: the record in its metadata of what it was made from.
 
-A derived draft predicts one model, in any quantization; for another model, even a fine-tuned
-version, it would only cost time. The model is recorded by a fingerprint, which guards against
-mix-ups, not against forgery.
+A derived draft predicts the model that it was made from best, in any quantization. That model is
+recorded by a fingerprint. A fine-tuned version has another one: whether the draft fits it, too, is
+measured while it drafts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from hashlib import sha256
 from math import isfinite
 from typing import NamedTuple
 
-from specchat.errors import IncompatibleDraft, ModelNotFound
+from specchat.errors import ModelNotFound
 from specchat.gguf.header import Header, Tensor
 from specchat.gguf.reader import read_part
 from specchat.gguf.vocabulary_facts import vocabulary_of
@@ -116,14 +116,18 @@ def fingerprints(header: Header) -> Fingerprints:
     return Fingerprints(digests[0] if vectors else digests[1], digests[1])
 
 
-def require_origin(target: Header, draft: Header) -> None:
-    """Raise IncompatibleDraft for a draft that was derived from another target."""
+def other_weights_notice(target: Header, draft: Header) -> str:
+    """Return that a draft was made for other weights than a target's; empty if it was not.
+
+    Raises as `fingerprints` does.
+    """
     origin = origin_of(draft)
-    if origin and origin.target_sha256 not in fingerprints(target):
-        raise IncompatibleDraft(
-            f"{draft.path.name} was derived from another target, {origin.target}: derive one from"
-            " this target with `specchat derive`, or use --draft none"
-        )
+    if origin is None or origin.target_sha256 in fingerprints(target):
+        return ""
+    return (
+        f"{draft.path.name} was made for other weights, {origin.target}: the first answers show"
+        " whether it fits"
+    )
 
 
 def _texts(header: Header, prefix: str, keys: Iterable[str]) -> list[str]:

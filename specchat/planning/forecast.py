@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specchat.errors import ModelWontLoad
+from specchat.gguf.draft_kinds import kind_of
 from specchat.gguf.header import Header
 from specchat.gguf.model_files import read_pair
 from specchat.gguf.split_files import size_with_parts
@@ -14,6 +15,7 @@ from specchat.planning.measured_times import planner_here
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
+from specchat.wording import size_text
 
 UNKNOWN = 2**60
 """Stands for the free bytes where the system does not report them."""
@@ -47,6 +49,30 @@ class Forecast:
     placement: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class HeadCost:
+    """What a prediction head takes beside its target: bytes, 0 if it is left out for memory.
+
+    `device` is where it runs if its target is on a GPU, else empty. With the head the context holds
+    `ctx` tokens, without it `longest_ctx`.
+    """
+
+    num_bytes: int
+    device: str
+    ctx: int
+    longest_ctx: int
+
+    def __str__(self) -> str:
+        """Return the cost in words, after "the head"."""
+        if not self.num_bytes:
+            return "is left out here: there is no memory for it beside the target"
+        where = f" on the {self.device}" if self.device else ""
+        slow = ", away from its target, which is slow" if self.device == "CPU" else ""
+        shorter = f", the context {self.ctx} tokens instead of {self.longest_ctx}"
+        text = f"takes {size_text(self.num_bytes)} of memory{where}{slow}"
+        return text + shorter * (self.ctx < self.longest_ctx)
+
+
 def foresee(
     target: Path, draft: Path | None, options: LoadOptions, machine: Machine, held: int = 0
 ) -> Forecast:
@@ -68,6 +94,29 @@ def foresee(
     needed = Room(sum(need.total for need in whole.needs), free_rooms(machine, held)[1])
     notice = plan.notice if plan else None
     return Forecast(*headers, plan.ctx if plan else whole.ctx, needed, fits=False, notice=notice)
+
+
+def head_cost(
+    target: Path, head: Path | None, options: LoadOptions, machine: Machine, held: int = 0
+) -> HeadCost | None:
+    """Return what a prediction head takes on a machine beside its target.
+
+    Returns None without a head, and for a target that does not fit. `head` and `held` are as
+    `foresee` takes them, which says what is raised.
+    """
+    model, draft = read_pair(target, head, with_head=options.head)
+    if draft is None or not kind_of(draft).is_head:
+        return None
+    sizes, devices = Sizes(model), devices_of(machine, held)
+    planner = planner_here(sizes, Sizes(draft), devices, options)
+    try:
+        plan, alone = planner.first(), planner_here(sizes, None, devices, options).first()
+    except ModelWontLoad:
+        return None
+    if plan.draft_gpu_layers is None:
+        return HeadCost(0, "", alone.ctx, alone.ctx)
+    device = ("GPU" if plan.draft_gpu_layers else "CPU") if plan.gpu_layers else ""
+    return HeadCost(planner.draft_bytes(plan), device, plan.ctx, alone.ctx)
 
 
 def warning_of_disk(target: Path, draft: Path | None, options: LoadOptions) -> str | None:

@@ -210,6 +210,12 @@ class Planner:
             tensor_split=split if len(split) > 1 else (),
         )
 
+    def draft_bytes(self, plan: Plan) -> int:
+        """Return the bytes that the draft takes in a plan, 0 if the plan is without it."""
+        plans = plan, replace(plan, draft_gpu_layers=None)
+        both, alone = (sum(need.total for need in self._needs(each)) for each in plans)
+        return both - alone
+
     def what_would_fit(self) -> str:
         """Return one line saying that the pair does not fit, and what would."""
         smallest = self._groups[-1][-1]

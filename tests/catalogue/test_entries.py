@@ -239,7 +239,16 @@ PIN = "[pair.x.target]\nrepository = 'a/b'\nfile = 'c.gguf'\n"
             "4: pair x: acceptance must be a number fr",
         ),
         (f"{TARGET}[file.y]\nrepository = 'a/b'", "4: file y: 'file' is missing"),
-        (f"{TARGET}[files.y]\nrepository = 'a/b'", "4: unknown key 'files': use one of file, pair"),
+        (
+            f"{TARGET}[files.y]\nrepository = 'a/b'",
+            "4: unknown key 'files': use one of file, head, pair",
+        ),
+        (f"{TARGET}[head.y]\nmodel = 'a'\nkind = 'mtp'", "4: head y: 'file' is missing"),
+        (
+            f"{TARGET}[head.y]\nmodel = 'a'\nkind = 'simple'\nfile = {{ file = 'a.gguf' }}",
+            '6: head y: kind must be one of mtp, .*, not "simple"',
+        ),
+        (f"{TARGET}[head.y.file]\nfile = 'a.gguf'", "4: head y: 'kind' is missing"),
         ("target = [", "3: this is not TOML"),
     ],
 )

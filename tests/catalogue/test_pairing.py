@@ -12,7 +12,7 @@ import pytest
 
 from conftest import WriteModel
 from foreign_files import write_header
-from local_folders import GGUF, put, put_in_ollama
+from local_folders import GGUF, put, put_in_hub, put_in_ollama
 from scripts.support.quantised_model import quantised
 from scripts.support.tiny_gguf import write_model, write_with_head
 from scripts.support.tiny_gguf.vocabulary import Vocabulary
@@ -350,8 +350,34 @@ def test_a_head_beside_its_target_comes_first(tmp_path: Path) -> None:
     assert find_drafts(whole).advice == "it has a prediction head of its own"
 
 
-def test_a_derived_head_beside_another_target_is_left_alone(tmp_path: Path) -> None:
-    """It has this target's width and vocabulary, but loading would refuse it."""
+def test_a_head_of_another_program_is_found_by_the_models_name(home: Path, tmp_path: Path) -> None:
+    """Of this family and size, wherever it is and whatever Ollama calls its file."""
+    (tmp_path / "parts").mkdir()
+    content = write_with_head(tmp_path / "parts/head.gguf", part="head").read_bytes()
+    target = write_with_head(tmp_path / "My-Tall-8B-tuned-Q4_0.gguf", part="trunk")
+    hub, studio = home / ".cache/huggingface/hub", home / ".lmstudio/models"
+    ollama = "registry.ollama.ai/library/tall/8b-mtp"
+    places: dict[str, Callable[[], Path]] = {
+        "the Hugging Face cache": lambda: put_in_hub(hub, "a/b", "MTP/mtp-Tall-8B.gguf", content),
+        "LM Studio": lambda: put(studio / "a/b/mtp-Tall-8B-Q8_0.gguf", content),
+        "llama.cpp": lambda: put(home / ".cache/llama.cpp/Tall-8B-head.gguf", content),
+        "Ollama": lambda: put_in_ollama(home / ".ollama/models", content, ollama),
+    }
+    for others in ("mtp-Tall-70B.gguf", "mtp-Small-8B.gguf"):
+        put(studio / f"a/b/{others}", content + others.encode())
+    assert find_drafts(target).best is None
+    for where, place_head in places.items():
+        path = place_head()
+        found = find_drafts(target)
+        assert found.best is not None
+        assert found.best.why == f"from {where}: a prediction head for it"
+        assert found.best.model.path == path
+        assert [reason for _, reason in found.unfit] == ["a prediction head for another model"] * 2
+        path.unlink()
+
+
+def test_a_derived_head_is_taken_for_its_model_and_for_models_like_it(tmp_path: Path) -> None:
+    """By its record: one of another family is left alone, one for these very weights is best."""
     target = write_with_head(tmp_path / "target.gguf", "llama", part="trunk")
     (tmp_path / "heads").mkdir()
     head = write_with_head(tmp_path / "heads/head.gguf", "llama", part="head")
@@ -365,8 +391,19 @@ def test_a_derived_head_beside_another_target_is_left_alone(tmp_path: Path) -> N
     assert found.best is None
     ((_, reason),) = found.unfit
     assert "derived from another target, another one" in reason
+    name = read_header(target).name
+    kin = DraftOrigin("0" * 64, name, "train", "answers", "1.9")
+    write_copy(Copy(str(head), str(tmp_path / "kin-eagle3.gguf"), metadata=kin.metadata))
+    found = find_drafts(target)
+    assert found.best is not None
+    assert found.best.model.name == "kin-eagle3.gguf"
+    assert found.best.why.startswith(f"derived from {name}, whose weights are others, predicted")
     write_copy(Copy(str(head), str(tmp_path / "own-eagle3.gguf"), metadata=ours.metadata))
-    assert best(target) == "own-eagle3.gguf"
+    found = find_drafts(target)
+    assert found.best is not None
+    assert found.best.model.name == "own-eagle3.gguf"
+    assert "derived from it, predicted" in found.best.why
+    assert found.best.why.endswith("2 heads fit it: `specchat tune` measures which is fastest")
 
 
 def test_the_draft_that_ships_is_found_for_any_file_of_its_model(
@@ -385,5 +422,8 @@ def test_the_draft_that_ships_is_found_for_any_file_of_its_model(
     best = find_drafts(made).best
     assert best is not None
     assert best.model.path == draft
-    other = tiny("llama", seed=7, metadata={"general.name": header.name})
+    tuned = tiny("llama", seed=7, metadata={"general.name": f"{header.name} tuned"})
+    (found,) = [each for each in find_drafts(tuned).fitting if each.model.path == draft]
+    assert "whose weights are others" in found.why
+    other = tiny("llama", seed=8, metadata={"general.name": "another"})
     assert draft not in [each.model.path for each in find_drafts(other).fitting]

@@ -50,6 +50,7 @@ def test_local_models_are_listed_by_their_names(
             "name": "tiny:latest",
             "from": "Ollama",
             "has_head": False,
+            "missing_head": None,
             "origin": None,
             "requantised": None,
             "bytes": len(GGUF),
@@ -108,6 +109,7 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
             "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf",
             "Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf",
         ],
+        "missing_head": None,
     }
     assert rows["demo"]["here"]
     assert (result["local"], result["machine"]["free_bytes"] > 0) == ([], True)

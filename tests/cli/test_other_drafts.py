@@ -9,6 +9,7 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import put_in_hub
+from scripts.support.tiny_gguf import write_with_head
 from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.cli.chat import find_other_drafts
 from specchat.engine.api import Loading
@@ -19,6 +20,13 @@ OWN = """
 description = "Of two models"
 target = { repository = "org/big", file = "big.gguf" }
 draft = { repository = "org/small", file = "small.gguf" }
+"""
+
+HEAD = """
+[head.tall]
+model = "Tall-8B"
+kind = "mtp"
+file = { repository = "org/heads", file = "mtp-Tall-8B-Q8_0.gguf", bytes = 1680271648 }
 """
 
 
@@ -71,3 +79,25 @@ def test_a_draft_model_of_the_catalogue_is_offered_to_download(big: Path, home: 
     assert "download small.gguf" in offer.description
     assert [each.name for each in offer.references] == ["big.gguf", "small.gguf"]
     assert find_other_drafts(choice(big)) == []
+
+
+def test_the_head_that_a_target_lacks_is_offered_to_download(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the catalogue, for any file of its model; once it is here, under the same name."""
+    own_catalogue_path().parent.mkdir(parents=True)
+    own_catalogue_path().write_text(HEAD, "utf-8")
+    target = write_with_head(home / "Tall-8B-Q4_0.gguf", part="trunk")
+    (missing,) = find_other_drafts(choice(target))
+    assert missing.choose is None
+    assert missing.description == "download its prediction head, an MTP head (1.68 GB)"
+    assert [str(each) for each in missing.references] == ["org/heads/mtp-Tall-8B-Q8_0.gguf"]
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert find_other_drafts(choice(target)) == []
+
+    content = write_with_head(home / "part.gguf", part="head").read_bytes()
+    (home / "part.gguf").unlink()
+    put_in_hub(home / "HF_HUB_CACHE", "other/heads", "mtp-Tall-8B-Q8_0.gguf", content)
+    (offer,) = find_other_drafts(choice(target))
+    assert offer.choose
+    assert offer.name == missing.name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.options.declarations import LoadOptions
 from specchat.planning import forecast
 from specchat.planning.device import Device, Machine
-from specchat.planning.forecast import UNKNOWN, Forecast, foresee, free_rooms
+from specchat.planning.forecast import UNKNOWN, Forecast, foresee, free_rooms, head_cost
 
 MB = 10**6
 GPU = Device("CUDA0", "A GPU", "gpu", 0, 400 * MB)
@@ -101,3 +103,27 @@ def test_memory_too_small_for_the_hosts_part_is_said_before_loading(
     assert said[0] is None
     assert str(said[1]).startswith("mixture.gguf needs ")
     assert str(said[1]).endswith("read from the disk for each token, which is slow")
+
+
+def test_what_a_head_costs_is_said_before_loading(tmp_path: Path) -> None:
+    """Its memory, its device, and the context that it takes away; of a draft model, nothing."""
+    shape = Shape(
+        64_000, num_layers=24, width=1024, feed_forward=4096, head_width=128, has_head=False,
+        is_head_only=False,
+    )  # fmt: skip
+    target = write_hollow(tmp_path / "target.gguf", "qwen35", shape, quantisation="q4_0")
+    alone = replace(shape, is_head_only=True)
+    head = write_hollow(tmp_path / "mtp.gguf", "qwen35", alone, quantisation="q4_0")
+    options, gib = LoadOptions(), 2**30
+
+    def cost(gib_on_gpu: float) -> str:
+        size = int(gib_on_gpu * gib)
+        card = Device("CUDA0", "a card", "gpu", size, size)
+        return str(head_cost(target, head, options, Machine(16 * gib, (card,) if size else ())))
+
+    assert re.fullmatch(r"takes \d+ MB of memory", cost(0))
+    assert re.fullmatch(r"takes \d+ MB of memory on the GPU", cost(8))
+    said = list(dict.fromkeys(cost(tenths / 20) for tenths in range(160, 0, -1)))
+    assert any("the context 4096 tokens instead of 8192" in each for each in said)
+    assert "is left out here: there is no memory for it beside the target" in said
+    assert head_cost(*demo(), options, Machine(16 * gib)) is None

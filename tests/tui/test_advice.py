@@ -194,3 +194,15 @@ async def test_where_speculation_helps_there_is_no_advice() -> None:
         await pilot.press("ctrl+l")
         await until(pilot, lambda: bool(app._notifications))
         assert looked == []
+
+
+@pytest.mark.slow
+async def test_a_draft_that_was_downloaded_by_advice_is_switched_to() -> None:
+    """It is no pair of its own: it is found among the drafts for the target in use."""
+    app = chat(Script(["abcdefghijkl"]), other_drafts=lambda _: [INSTALLED])
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Slow")
+        app.pulls.arrived = INSTALLED.name
+        app.view.show_hint()
+        await pilot.press("ctrl+y")
+        await until(pilot, lambda: app.pair_controller.pair == OTHER)

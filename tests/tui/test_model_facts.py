@@ -396,6 +396,19 @@ async def test_a_path_that_leads_nowhere_is_said_to() -> None:
         await until(pilot, lambda: isinstance(app.screen, ModelScreen))
 
 
+async def test_what_a_head_takes_and_how_to_get_one_is_named() -> None:
+    """Of a pair that is here, before it is loaded."""
+    lacks = "lacks its head, an MTP head: `specchat pull org/heads/mtp.gguf` gets it"
+    takes = "the head takes 0.3 GB of memory on the GPU"
+    offers = [here(name, outlook=replace(FITTING, head=head))
+              for name, head in (("big", lacks), ("other", takes))]  # fmt: skip
+    app = chat(Script(), offers=lambda: offers)
+    async with app.run_test(size=(160, 36)) as pilot:
+        await open_models(pilot, app)
+        assert lacks.capitalize().replace("mtp head", "MTP head") in await mark(pilot, "big")
+        assert "The head takes 0.3 GB of memory on the GPU" in await mark(pilot, "other")
+
+
 async def test_the_speed_that_passes_predict_is_named() -> None:
     """With what they cost, of a pair that is here."""
     speed = (

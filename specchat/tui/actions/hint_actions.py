@@ -53,7 +53,7 @@ class HintActions:
         self.view.show_hint()
 
     async def _use_arrived(self, name: str) -> None:
-        for offer in await asyncio.to_thread(self.pair_actions.offers):
-            if offer.name == name:
+        for offer in await asyncio.to_thread(self.pair_actions.with_drafts):
+            if offer.name == name and offer.choose:
                 self.pair_actions.use(offer)
                 self.view.notify(f"Using {name} now.")

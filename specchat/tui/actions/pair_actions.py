@@ -49,6 +49,11 @@ class PairActions:
             offers.insert(0, _offer_of(first))
         return offers
 
+    def with_drafts(self) -> list[Offer]:
+        """Return all pairs, and other drafts for the target in use; may take a moment."""
+        others = self.state.setup.other_drafts(self.state.pair_controller.pair)
+        return [*self.offers(), *others]
+
     def outlook(self, offer: Offer) -> Outlook:
         """Return what a pair takes on this machine, once the loaded one has freed its memory."""
         session = self.state.pair_controller.session

@@ -98,6 +98,7 @@ class ModelRow:
             ),
             *self._urgent(),
             Content(self._drafting()),
+            Content(_sentence(in_one_line(outlook.head))),
             Content(self._measured()),
             Content(_sentence(outlook.speed)),
             Content(_sentence(in_one_line(offer.description))),
