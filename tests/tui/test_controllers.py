@@ -45,7 +45,7 @@ class Display:
     has_failed: bool = False
     parts: AnswerParts = field(default_factory=AnswerParts)
 
-    def show(self, parts: AnswerParts, ghost: Ghost | None = None) -> None:
+    def show(self, parts: AnswerParts, drafted: Ghost | None = None) -> None:
         """Store what is written."""
         assert parts.text == "".join(each.text for each in parts.pieces if each.kind == "answer")
         self.parts, self.text = parts, parts.text

@@ -14,7 +14,7 @@ PRESSING: tuple[Subject, ...] = get_args(Subject)
 class AnswerDisplay(Protocol):
     """One answer on the screen."""
 
-    def show(self, parts: AnswerParts, ghost: Ghost | None = None) -> None:
+    def show(self, parts: AnswerParts, drafted: Ghost | None = None) -> None:
         """Show what has been written of the answer, and what was drafted behind it."""
 
     def say(

@@ -81,21 +81,23 @@ class Writing:
         """Whether this is a lane of a race, which is not shown as a message."""
         return self.message is None
 
-    def add(self, chunks: list[Chunk], statistics: Statistics, ghost: Ghost | None = None) -> None:
-        """Add new steps, and show them unless this is a lane; the ghost is the last one's draft."""
+    def add(
+        self, chunks: list[Chunk], statistics: Statistics, drafted: Ghost | None = None
+    ) -> None:
+        """Add new steps, and show them unless this is a lane; `drafted` is the last one's draft."""
         if not self.has_begun:
             self.parts.go_on()
         self.parts.add(chunks, statistics)
         self.steps += chunks
         if self.display is not None and not self.is_lane and not self.has_begun:
             self.display.say("")
-        self.show(ghost)
+        self.show(drafted)
         self.has_begun = True
 
-    def show(self, ghost: Ghost | None = None) -> None:
+    def show(self, drafted: Ghost | None = None) -> None:
         """Show what has been written, and what was drafted behind it, unless this is a lane."""
         if self.display is not None and not self.is_lane:
-            self.display.show(self.parts, ghost)
+            self.display.show(self.parts, drafted)
 
     def end(self) -> None:
         """Mark the answer as ended, and show that."""

@@ -165,17 +165,17 @@ class AnswerView(MessageView):
         yield self._calls
         yield self._foot
 
-    def show(self, parts: AnswerParts, ghost: Ghost | None = None) -> None:
+    def show(self, parts: AnswerParts, drafted: Ghost | None = None) -> None:
         """Show what has been written of an answer; only new text is drawn.
 
-        The ghost stands behind the last line, unless that is empty or in a table.
+        `drafted` stands behind the last line, unless that is empty or in a table.
         """
         is_other, self._parts, self.text = parts is not self._parts, parts, parts.text
-        if ghost:
-            end = len(parts.text) - ghost.held
+        if drafted:
+            end = len(parts.text) - drafted.held
             line = parts.text[parts.text.rfind("\n", 0, end) + 1 : end].lstrip()
-            ghost = ghost if line and line[0] != "|" else None
-        self._ghost = ghost
+            drafted = drafted if line and line[0] != "|" else None
+        self._ghost = drafted
         self._show(is_anew=is_other)
 
     def say(
