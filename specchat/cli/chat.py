@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int | None:
         other_drafts=find_other_drafts,
         notice=left_out(),
         idle_minutes=settings["chat.unload_after"],
-        repeat_limit=settings["chat.repeat_limit"],
+        longest_repeat=settings["chat.repeat_limit"],
     )
     gc.disable()  # until the first screen is shown: collections take an eighth of the startup time
     from specchat.tui.app import ChatApp

@@ -34,7 +34,7 @@ def note(app: ChatApp) -> str:
 async def test_an_answer_in_a_loop_is_marked_and_stopped(tmp_path: Path) -> None:
     """At the length of the settings; the mark is there tomorrow, too."""
     script, path = looping(), tmp_path / "history.db"
-    app = chat(script, path, repeat_limit=200)
+    app = chat(script, path, longest_repeat=200)
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Sing")
         assert STOPPED in note(app)
@@ -50,7 +50,7 @@ async def test_an_answer_in_a_loop_is_marked_and_stopped(tmp_path: Path) -> None
 
 async def test_a_stopped_loop_goes_on_for_as_many_tokens() -> None:
     """Ctrl+G does not end at once: what was there before does not count."""
-    app = chat(looping(), repeat_limit=100)
+    app = chat(looping(), longest_repeat=100)
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Sing")
         length = len(app.conversations.branch[-1].text)
@@ -62,7 +62,7 @@ async def test_a_stopped_loop_goes_on_for_as_many_tokens() -> None:
 @pytest.mark.slow
 async def test_with_a_limit_of_0_the_user_stops_a_loop() -> None:
     """It is marked all the same, also after another chat was open."""
-    app = chat(looping(), repeat_limit=0)
+    app = chat(looping(), longest_repeat=0)
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Sing", wait=False)
         await until(pilot, lambda: app.answers.figures.statistics.repeating > 300)
@@ -77,7 +77,7 @@ async def test_with_a_limit_of_0_the_user_stops_a_loop() -> None:
 
 async def test_a_loop_in_another_chat_is_stopped_with_a_notice() -> None:
     """Which says what became of it."""
-    app = chat(looping(), repeat_limit=0)
+    app = chat(looping(), longest_repeat=0)
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Sing", wait=False)
         await until(pilot, lambda: app.answers.current is not None)

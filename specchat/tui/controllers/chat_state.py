@@ -46,7 +46,7 @@ class ChatState:
         self.pair_controller = pair = PairController(view, setup.pair, post, load, key_of, remember)
         self.options = options = AnswerOptions(chat, pair)
         self.answers = answers = Answers(view, chat, pair, options, key_of)
-        answers.repeat_limit = setup.repeat_limit
+        answers.repeat_limit = setup.longest_repeat
         self.questions = questions = Questions(view, chat, pair, answers, key_of)
         self.adviser = Adviser(view, answers, options, pair, setup.other_drafts, post, key_of)
         self.races = races = Races(view, chat, pair, answers)
