@@ -23,10 +23,14 @@ prompt, and before the place where the next prompt is expected to leave this one
 
 
 class PassResult(NamedTuple):
-    """The rows of a target pass, one after each node of the draft, and the seconds it took."""
+    """The rows of a target pass, one after each node of the draft, and the seconds it took.
+
+    As many answers took part as are `num_sharing`.
+    """
 
     rows: Rows
     seconds: float
+    num_sharing: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,8 @@ class TargetPass:
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens it reads."""
-        return len(self.tokens) + len(self.branches)
+        """How many tokens it reads, those that wait in the memory included."""
+        return num_waiting_in(self.target) + len(self.tokens) + len(self.branches)
 
     def make(self) -> PassResult:
         """Make the pass by itself. Raises as the model's `evaluate` does."""
@@ -54,6 +58,11 @@ class TargetPass:
         else:
             rows = target.evaluate(self.tokens, self.num_rows)
         return PassResult(rows, perf_counter() - began)
+
+
+def num_waiting_in(target: LanguageModel) -> int:
+    """Return how many tokens of its text a model's next pass reads before those it is given."""
+    return target.num_waiting if isinstance(target, PausingModel) else 0
 
 
 class DraftPasses:
@@ -93,6 +102,11 @@ class DraftPasses:
     def num_extra(self) -> int:
         """How many tokens the next pass reads besides the last one and its draft."""
         return self.num_unread - 1 + self._num_read_again
+
+    @property
+    def num_waiting(self) -> int:
+        """How many tokens of the text the next pass reads again before the unread ones."""
+        return num_waiting_in(self._target)
 
     def read_prompt(self, num_forced: int, on_progress: PromptProgress | None) -> Generator[None]:
         """Read all but the last token, with a pause after each pass if the model allows it.

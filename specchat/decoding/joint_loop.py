@@ -113,7 +113,7 @@ class _Joint:
                 pass
             else:
                 seconds = perf_counter() - began
-                results = [PassResult(own, seconds) for own in rows]
+                results = [PassResult(own, seconds, len(group)) for own in rows]
         concluded: list[tuple[_Running, Chunk | SpecchatError]] = []
         for each, result in zip(group, results, strict=True):
             each.wanted = None

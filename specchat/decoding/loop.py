@@ -128,16 +128,16 @@ class Answer:
         statistics.prompt_tokens = len(self._transcript.tokens) - statistics.forced
         num_forced = self._num_forced_last() if self._request.longest_pass else 0
         reading = self._passes.read_prompt(num_forced, self._on_progress)
+        before, began = statistics.prompt_s, perf_counter()
         is_read = False
         while not is_read:
-            began = perf_counter()
             try:
                 is_read = next(reading, READ) is READ
                 if is_read:
                     statistics.cached_tokens = self._passes.num_cached
                     self._drafts.begin(self._passes.most_branches)
             finally:
-                statistics.prompt_s += perf_counter() - began
+                statistics.prompt_s = before + perf_counter() - began
                 if statistics.forced:
                     statistics.time_to_first_token_s = statistics.prompt_s
             if not is_read:
@@ -170,14 +170,16 @@ class Answer:
         # -1 for the last token, evaluated with the draft, and -1 for the target's own token
         limit = min(request.draft_length, room - 1, transcript.num_left - 1)
         if request.longest_pass and (num_unread > 1 or self.num_sharing > 1):
-            longest = request.longest_pass // self.num_sharing
+            longest = request.longest_pass // self.num_sharing - passes.num_waiting
             limit = min(limit, max(0, longest - num_unread))
         self._pacer.begin_step(passes.depth, limit, num_extra)
         tree = self._drafts.make(limit, room - 1)
         drafting = perf_counter() - began
 
-        wanted = passes.wanted(tree)
-        rows, verifying = (yield wanted) or wanted.make()
+        wanted = passes.wanted(tree)  # which may take a copy of the memory
+        preparing = perf_counter() - began - drafting
+        rows, verifying, num_sharing = (yield wanted) or wanted.make()
+        verifying += preparing
         evaluated = perf_counter()
 
         path, own, chances = self._verify(tree, rows)
@@ -185,7 +187,7 @@ class Answer:
         num_decided = len(chunk.tokens) - passes.num_unread + 1  # by verifying or drawing them
         # an answer may end within the accepted tokens, before its last node
         self._drafter.observe(chunk.tokens, min(len(path), num_decided))
-        share = (verifying + perf_counter() - evaluated) / self.num_sharing
+        share = (verifying + perf_counter() - evaluated) / num_sharing
         self._pacer.end_step(chunk.tokens[:num_decided], share)
         if self.num_sharing > 1:  # it also waited for the drafts of others
             began = self._ended or began

@@ -65,6 +65,10 @@ class LanguageModel(Protocol):
 class PausingModel(LanguageModel, Protocol):
     """A model that can read a prompt with pauses, in which it may be used for other texts."""
 
+    @property
+    def num_waiting(self) -> int:
+        """How many tokens of the text the next pass reads before those it is given."""
+
     def reading(
         self, tokens: Sequence[int], on_progress: PromptProgress | None = None
     ) -> Generator[None, None, int]:
@@ -78,10 +82,6 @@ class TreeModel(LanguageModel, Protocol):
     @property
     def most_branches(self) -> int:
         """How many branches a pass may have, 0 if the memory cannot hold any."""
-
-    @property
-    def num_waiting(self) -> int:
-        """How many tokens of the text the next pass reads before those it is given."""
 
     def evaluate_tree(
         self, tokens: Sequence[int], branches: Sequence[tuple[int, int]], num_rows: int

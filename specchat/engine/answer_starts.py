@@ -77,7 +77,7 @@ class AnswerStarts:
         `num_sharing` answers share their passes. Raises InvalidOption and ContextFull.
         """
         prompt = self._prompts.prepare(request)
-        place = max(free, key=lambda each: (each.context.reachable(prompt.text), -each.used))
+        place = _best_place(free, prompt.text)
         if prompt.after_aside is not None:
             _protect_memory(place, prompt, prompt.after_aside)
         self._abort.clear()
@@ -166,6 +166,22 @@ class AnswerStarts:
             most_nodes=limits.most_nodes(options, longest_pass),
             if_too_long="shorten it" if self._pair.context.is_longest else SHORTER_OR_LARGER,
         )
+
+
+def _best_place(free: Sequence[TextPlace], text: Sequence[int]) -> TextPlace:
+    """Return the place that saves reading most of a text, if that is more than is lost with it.
+
+    Else it is the one that has not been used for longest.
+    """
+
+    def saved(place: TextPlace) -> int:
+        num_kept = place.context.reachable(text)
+        return num_kept - (place.context.num_evaluated - num_kept)
+
+    best = max(free, key=saved)
+    if saved(best) > 0:
+        return best
+    return min(free, key=lambda place: (place.is_unfinished, place.used))
 
 
 def kernels_for(longest_pass: int | None) -> AbstractContextManager[None]:

@@ -49,7 +49,7 @@ END: Any = object()
 
 
 class LocalEngine(Engine):
-    """A pair loaded into this process, which answers one request at a time, from one thread."""
+    """A pair loaded into this process, which answers from one thread."""
 
     def __init__(
         self,
@@ -284,6 +284,7 @@ class LocalEngine(Engine):
                 )
                 self._apply_exactness()
                 self.pacing.follow_kernels()
+                self._note_costs()
                 if not only_exactness:
                     self.pacing.measure(pair, report)  # with other kernels, if these are in use now
             self._note_costs()

@@ -55,9 +55,12 @@ class PairPacing:
         self._longest_draft = pair.context.longest_draft
         self.subject = _subject(pair)
         self._times: dict[str, PassTimes] = {}
-        self._others: dict[int, tuple[Knowledge, Pacers, dict[str, PassTimes]]] = {}
+        self._others: dict[
+            int, tuple[Knowledge, Pacers, dict[int, Knowledge], dict[str, PassTimes]]
+        ] = {}
         self.knowledge: Knowledge
         self.pacers: Pacers
+        self._shared: dict[int, Knowledge]
         self._begin_with(self.cache.pair(self.subject) if self.cache else LearnedPair())
 
     def follow_kernels(self) -> None:
@@ -65,10 +68,10 @@ class PairPacing:
         before, now = self.subject[KERNELS], tinyblas.longest_without()
         if now == before:
             return
-        self._others[before] = self.knowledge, self.pacers, self._times
+        self._others[before] = self.knowledge, self.pacers, self._shared, self._times
         self.subject = subject = {**self.subject, KERNELS: now}
         if now in self._others:
-            self.knowledge, self.pacers, self._times = self._others.pop(now)
+            self.knowledge, self.pacers, self._shared, self._times = self._others.pop(now)
             return
         self._times = {}
         record = self.cache.pair(subject) if self.cache else LearnedPair()
@@ -115,7 +118,7 @@ class PairPacing:
         return self.pacers[kind]
 
     def _forget_pacers(self) -> None:
-        self.pacers, self._shared = {}, dict[int, Knowledge]()
+        self.pacers, self._shared = {}, {}
 
     def _shared_by(self, count: int) -> Knowledge:
         """Return what is known for answers whose passes as many share."""

@@ -32,13 +32,15 @@ SPARE_SHARE = 0.5
 class ParkedMemory:
     """A text set aside: the memories of the target and the draft, and the drafters that know it.
 
-    Once it is restored, the copy is kept if `least_lost` of its tokens are not wanted then.
+    The drafters are those of a `place`, and of no use in another one. Once the text is restored,
+    the copy is kept if `least_lost` of its tokens are not wanted then.
     """
 
     target: MemoryImage
     draft: MemoryImage | None
     drafters: Mapping[str, Drafter]
     least_lost: int
+    place: int = -1
     used: float = field(default_factory=time)
 
     @property
@@ -120,7 +122,8 @@ class ParkedMemories:
             self._park(place, place.drafters, least_lost)
         is_restored = self._restore(place, best)
         self._make_room(place, context.num_evaluated)
-        place.use(best.drafters if is_restored else {})
+        is_at_home = is_restored and best.place == place.number
+        place.use(best.drafters if is_at_home else {})
 
     def reachable(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of a text `switch` would save reading."""
@@ -179,7 +182,9 @@ class ParkedMemories:
         try:
             target = context.image()
             of_draft = draft.image() if draft else None
-            parked = ParkedMemory(target, of_draft, drafters, least_lost, place.used_before)
+            parked = ParkedMemory(
+                target, of_draft, drafters, least_lost, place.number, place.used_before
+            )
         except MemoryError:
             return
         if free is not None and parked.num_bytes > SPARE_SHARE * free:

@@ -27,7 +27,10 @@ class JointPasses:
         self._native = texts[0].native
         self.most_rows = self._native.chunk
         self._batch = SequencesBatch(self._native.chunk, 1)
-        self._pads = all(text.rollback_kind.is_free for text in texts)
+        kinds = [text.rollback_kind for text in texts]
+        self._pads = all(kind.is_free for kind in kinds)
+        is_limited = any(kind.name == "snapshots" for kind in kinds)
+        self._steps_back = texts[0].shape.num_steps_back if is_limited else self.most_rows
         self._padded: list[TextMemory] = []
 
     def run(self, passes: Sequence[TargetPass]) -> list[Rows]:
@@ -37,7 +40,7 @@ class JointPasses:
         """
         texts = [_text_of(each) for each in passes]
         parts = [text.with_missing(each.tokens) for text, each in zip(texts, passes, strict=True)]
-        length = self._padded_length(texts, [len(part) for part in parts])
+        length = self._padded_length(texts, parts, passes)
         tokens, positions, sequences = list[int](), list[int](), list[list[int]]()
         gives_logits, places = list[bool](), list[slice]()
         for text, each, part in zip(texts, passes, parts, strict=True):
@@ -66,11 +69,22 @@ class JointPasses:
         self._padded = texts
         return given
 
-    def _padded_length(self, texts: Sequence[TextMemory], lengths: Sequence[int]) -> int:
+    def _padded_length(
+        self,
+        texts: Sequence[TextMemory],
+        parts: Sequence[Sequence[int]],
+        passes: Sequence[TargetPass],
+    ) -> int:
         """Return the length that shorter parts are padded to, 0 to leave them as they are."""
+        lengths = [len(part) for part in parts]
         longest, count = max(lengths), len(lengths)
         most = min(self.most_rows // count, *map(_room, texts))
-        if not self._pads or longest > most:
+        # with the padding, a whole draft must be removed again without another pass
+        removed = [
+            longest - length + each.num_rows - 1
+            for length, each in zip(lengths, passes, strict=True)
+        ]
+        if not self._pads or longest > most or max(removed) > self._steps_back:
             return 0
         # in texts in a row; those between them that have no more tokens begin another pass
         ragged, done = 0.0, 0

@@ -191,7 +191,7 @@ def _make(
     parameters.flash_attn_type = FLASH_ATTENTION[wanted]
     parameters.n_seq_max = shape.num_texts + shape.num_branches
     parameters.kv_unified = shape.num_branches > 0
-    parameters.n_outputs_max = shape.num_texts * shape.num_rows
+    parameters.n_outputs_max = shape.num_rows_in_all
     parameters.n_rs_seq = shape.num_steps_back
     parameters.n_threads = parameters.n_threads_batch = num_threads(model.path, options.threads)
     parameters.type_k = parameters.type_v = CACHE_TYPES[shape.cache_type]

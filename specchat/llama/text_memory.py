@@ -95,6 +95,11 @@ class TextMemory:
         """The number of tokens in the memory."""
         return len(self.tokens)
 
+    @property
+    def num_waiting(self) -> int:
+        """The tokens of the text that the next pass reads again."""
+        return len(self.tokens) - self.num_evaluated
+
     def count_known(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of this text are in the memory."""
         return count_common(self.tokens, tokens)

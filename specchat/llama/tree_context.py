@@ -24,7 +24,6 @@ from specchat.llama.model import Model
 from specchat.llama.text_memory import LONGEST_REPLAY
 from specchat.planning.context_shape import ContextShape, ModelOptions
 
-TEXT_TEXT_SEQUENCE = 0
 TEXT_SEQUENCE = 0
 ALL = -1
 """As a position: the beginning, or the end, of what llama.cpp holds."""
@@ -104,11 +103,6 @@ class TreeContext(Context):
         self.tokens.extend(tokens)
         return rows
 
-    @property
-    def num_waiting(self) -> int:
-        """The tokens of the text that the next pass reads again."""
-        return len(self.tokens) - self.num_evaluated
-
     def keep(self, length: int, branches: Sequence[int]) -> None:
         """Keep the first `length` tokens of the text, of which the last are these branches.
 
@@ -153,7 +147,7 @@ class TreeContext(Context):
         if length > end:
             api.llama_memory_seq_rm(self._memory, line, end, ALL)
         elif length < end:
-            api.llama_memory_seq_cp(self._memory, TEXT_TEXT_SEQUENCE, line, length, end)
+            api.llama_memory_seq_cp(self._memory, TEXT_SEQUENCE, line, length, end)
 
     def _drop_branches(self) -> None:
         """Remove the branches of the last pass from llama.cpp's memory."""

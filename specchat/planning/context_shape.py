@@ -81,6 +81,12 @@ class ContextShape:
         return min(self.num_cells(), self.ubatch)
 
     @property
+    def num_rows_in_all(self) -> int:
+        """The largest number of rows of a pass that all texts share."""
+        most = self.num_texts * self.num_rows
+        return most if self.num_texts == 1 else min(most, self.ubatch)
+
+    @property
     def num_reserved(self) -> int:
         """The number of tokens that buffers are made for: as many for each sequence."""
         sequences = self.num_texts + self.num_branches

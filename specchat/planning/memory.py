@@ -228,7 +228,7 @@ class Sizes:
 
     def _num_rows(self, shape: ContextShape) -> int:
         """Return the number of rows of logits in a pass."""
-        return shape.num_tokens if self.kind.gives_all_logits else shape.num_rows * shape.num_texts
+        return shape.num_tokens if self.kind.gives_all_logits else shape.num_rows_in_all
 
     @property
     def _num_mapped(self) -> int:

@@ -41,12 +41,14 @@ class Turn:
         """
         self._engine, self._is_wanted, self._may_join = engine, is_wanted, may_join
         self._parts = [_Part(ticket) for ticket in tickets]
+        self._left = set(range(len(self._parts)))
+        """The numbers of the answers that have not ended."""
         self._ends_at = monotonic() + SLICE_SECONDS
         self._is_interrupted = False
 
     def take(self) -> Iterator[End]:
         """Decode until all answers end or their time is up; yield those that end."""
-        left = set(range(len(self._parts)))
+        left = self._left
         for part in self._parts:
             part.ticket.set_place(0)
         with closing(self._updates()) as updates:
@@ -84,7 +86,7 @@ class Turn:
 
     @property
     def _has_cancelled(self) -> bool:
-        return any(part.ticket.is_cancelled for part in self._parts)
+        return any(self._parts[number].ticket.is_cancelled for number in self._left)
 
     def _goes_on(self, part: "_Part") -> bool:
         """Whether an answer that was stopped goes on in a later turn."""
@@ -113,7 +115,8 @@ class Turn:
 
     def _check(self) -> None:
         """Stop the answers if another one waits and their time is up, or if one is given up."""
-        is_due = all(part.ticket.may_be_interrupted for part in self._parts) and (
+        tickets = [self._parts[number].ticket for number in self._left]
+        is_due = all(ticket.may_be_interrupted for ticket in tickets) and (
             self._may_join() or (monotonic() >= self._ends_at and self._is_wanted())
         )
         if is_due or self._has_cancelled:

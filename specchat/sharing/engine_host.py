@@ -192,6 +192,7 @@ class _Host:
             replace(request, on_progress=partial(self._report_of, answer))
             for answer, request in enumerate(asked.requests)
         ]
+        left = set(range(len(requests)))
         try:
             if len(requests) > 1:
                 updates = engine.begin_together(requests)
@@ -201,11 +202,13 @@ class _Host:
                 engine.stop()
             for answer, update in updates:
                 self._gather(answer, update)
+                if update.is_over:
+                    left.discard(answer)
                 if update.is_over or perf_counter() - sent_at >= MESSAGE_INTERVAL:
                     self._send_gathered()
                     sent_at = perf_counter()
         except Exception as error:  # noqa: BLE001  # the client must receive every error
-            for answer in range(len(requests)):
+            for answer in left:
                 self._gather(answer, Update(error=readable(error)))
             self._send_gathered()
 

@@ -257,7 +257,9 @@ class SharedEngine:
                 self._before.wait(SECONDS_TO_END)
                 self._before = None
             facts = self._owned.open()
-            self._line.most_in_turn = max(self._line.most_in_turn, facts.at_once)
+            if facts.at_once > 1:  # texts that cannot be set aside stay in their places
+                most = max(self._line.most_in_turn, facts.at_once)
+                self._line.most_in_turn = most if facts.takes_turns else facts.at_once
             self._is_settled.set()
             self._events.loaded(facts)
             self._serve()
@@ -416,7 +418,7 @@ class SharedEngine:
 
     def _may_join(self) -> bool:
         """Return True if a request waits that could be decoded together with those in turn."""
-        return len(self._current) < self.facts.at_once and self._line.may_let_in
+        return len(self._current) < self.facts.at_once and self._line.could_join(self._current)
 
     def _end(
         self, ticket: Ticket, finish: Finish | None, error: SpecchatError | None = None

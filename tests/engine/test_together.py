@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import SpecchatError
+from specchat.llama.batch import SequencesBatch
 from specchat.requests.answer_request import GenerateRequest
 from tables import table
 
@@ -175,3 +177,52 @@ def test_fewer_texts_are_held_where_memory_is_short(shallow: WriteModel) -> None
         assert len(engine._places) == 3
         assert engine.facts.context == 512
         assert "context 512 for each of 3 answers" in engine.facts.plan
+
+
+@pytest.mark.parametrize("architecture", ["llama", "granitehybrid", "mamba"])
+def test_no_shared_pass_is_longer_than_is_exact(
+    shallow: WriteModel, architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tokens that are read again after a rollback count, too."""
+    counts: list[int] = []
+    fill = SequencesBatch.fill_each
+
+    def noted(self: SequencesBatch, tokens: Sequence[int], *others: Any) -> None:
+        counts.append(len(tokens))
+        fill(self, tokens, *others)
+
+    with LocalEngine(loading(shallow, architecture, exact="on", at_once=2)) as engine:
+        engine.prepare(only_exactness=True)
+        longest = 1 + (engine.facts.repeatable_draft or 0)
+        monkeypatch.setattr(SequencesBatch, "fill_each", noted)
+        together(engine, [request(0), request(1)])
+    assert max(counts, default=0) <= longest
+
+
+def test_a_text_that_comes_back_in_another_place_has_drafters_of_that_place(
+    heads: WriteHead,  # noqa: F811
+) -> None:
+    """Texts that take turns in one place are decoded together later, and drafts are as good."""
+    files = heads("qwen3 in two files", noise=DOUBTFUL, num_layers=LAYERS["qwen3 in two files"])
+    options: dict[str, Any] = {"temperature": 0.0, "seed": None, "drafter": "head"}
+    long = [[*PROMPTS[3], *PROMPTS[number], *PROMPTS[3]] for number in range(2)]
+    asked = [replace(request(0, **options), prompt=each) for each in long]
+    with opened(files, ctx=1024, at_once=2) as engine:
+        engine._places[1].used = float("inf")  # so that both go to the other place
+        wanted, accepted = [], []
+        for _ in range(2):
+            wanted = [alone(engine, each) for each in asked]
+        for each in asked:
+            updates = list(engine.begin(each))
+            accepted.append(updates[-1].statistics.accepted)
+        engine._places[1].used = 0.0
+        tokens: list[list[int]] = [[], []]
+        found = [0, 0]
+        for number, update in engine.begin_together(asked):
+            tokens[number] += [token for step in update.chunks for token in step.tokens]
+            found[number] = update.statistics.accepted
+        assert tokens == wanted
+        for place in engine._places:
+            for drafter in place.drafters.values():
+                assert vars(drafter)["_model"] is place.draft
+        assert sum(found) >= 0.7 * sum(accepted)

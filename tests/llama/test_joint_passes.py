@@ -166,3 +166,50 @@ def test_the_memory_of_several_texts_is_as_large_as_planned(
     with memories(tiny, architecture, 1) as texts:
         sizes, shape = texts[0].model.sizes, texts[0].shape
         assert sizes.cache(replace(shape, num_texts=4)) == 4 * sizes.cache(shape)
+
+
+def test_padding_goes_no_further_than_a_hybrid_can_step_back(tiny: WriteModel) -> None:
+    """Where all passes cost the same, parts are padded; what is written is not read again."""
+    with Model(tiny("qwen35"), OPTIONS) as model:
+        shape = shape_context(model.sizes.layout, OPTIONS, is_on_gpu=False)
+        shape = replace(shape, num_texts=2, num_steps_back=3)
+        with Context(model, OPTIONS, shape=shape) as first:
+            texts = [first, TextMemory(first.native, 1)]
+            joint, known = JointPasses(texts, lambda _: 1.0), texts_of(2)
+            for text, tokens in zip(texts, known, strict=True):
+                text.prefill(tokens)
+            for count in (1, 2, 4, 5, 8):
+                new = [[50], list(range(60, 60 + count))]
+                passes = [TargetPass(text, own, 1) for text, own in zip(texts, new, strict=True)]
+                rows = joint.run(passes)
+                joint.settle()
+                for number, own in enumerate(new):
+                    before, known[number] = known[number], known[number] + own
+                    wanted = rows_alone(tiny, "qwen35", before, own)
+                    assert np.array(rows[number][-1]) == pytest.approx(wanted[-1], abs=TOLERANCE)
+                    assert texts[number].num_waiting == 0
+                    assert texts[number].tokens == known[number]
+
+
+@table("architecture", ARCHITECTURES)
+def test_padded_parts_are_right(tiny: WriteModel, architecture: str) -> None:
+    """Drafts of different lengths, all padded to the longest; some tokens are rejected."""
+    with memories(tiny, architecture, 3) as texts:
+        joint, known = JointPasses(texts, lambda _: 1.0), texts_of(3)
+        for text, tokens in zip(texts, known, strict=True):
+            text.prefill(tokens)
+        for step in range(5):
+            drafts = [[40 + step, *range(70, 70 + (number + step) % 4)] for number in range(3)]
+            for text in texts:
+                text.mark()
+            passes = [
+                TargetPass(text, own, len(own)) for text, own in zip(texts, drafts, strict=True)
+            ]
+            found = [np.array(rows) for rows in joint.run(passes)]
+            for number, own in enumerate(drafts):
+                wanted = rows_alone(tiny, architecture, known[number], own)
+                assert found[number] == pytest.approx(wanted, abs=TOLERANCE)
+                known[number] += own[: 1 + step % len(own)]
+                texts[number].rollback(len(known[number]))
+            joint.settle()
+            assert [text.tokens for text in texts] == known
