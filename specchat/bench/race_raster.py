@@ -75,10 +75,13 @@ def as_gif(scene: Scene, interval: float, rest: float) -> bytes:
     # a GIF counts hundredths of a second
     ticks = [round(100 * time) for time in (*times, scene.seconds + rest)]
     durations = [10 * (after - before) for before, after in pairwise(ticks)]
+    from PIL.Image import Dither
+
     palette = _Painter(scene, LOOP_SCALE).at(inf).quantize(COLOURS)
     painter = _Painter(scene, LOOP_SCALE)
     frames: Iterator[Image] = (
-        painter.at(time).quantize(palette=palette, dither=0) for time in [*times[:-1], inf]
+        painter.at(time).quantize(palette=palette, dither=Dither.NONE)
+        for time in [*times[:-1], inf]
     )
     file = io.BytesIO()
     next(frames).save(file, "GIF", save_all=True, append_images=frames, duration=durations, loop=0)

@@ -220,6 +220,8 @@ class _Search:
         if not origin.is_predicted_to_gain:
             return "no speedup was predicted for it"
         is_head = self._cache.of(model.path).is_head
+        if not is_own and share >= 1:
+            return f"too large, {self._size_text(share)}"
         if not is_own and (reason := self._why_unfit(model, is_head=is_head)):
             return reason
         source = "it" if is_own else f"{origin.target}, whose weights are others"

@@ -6,7 +6,6 @@ from pathlib import Path
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import memory_of_entry
 from specchat.catalogue.header_cache import HeaderCache
-from specchat.catalogue.known_heads import missing_head
 from specchat.catalogue.known_speed import KnownSpeed, known_speed
 from specchat.catalogue.model_names import model_title, quantisation_in
 from specchat.drafter_registry import PLAIN
@@ -93,6 +92,8 @@ def outlook_of_files(
     except SpecchatError as error:
         return Outlook(target=target.name, fits=False, notice=str(error))
     on_gpus = "GPU and worker memory" if options.workers else "GPU memory"
+    from specchat.catalogue.known_heads import missing_head  # loads msgspec
+
     with HeaderCache() as cache:
         missing = None if cost else missing_head(target, cache)
     rooms = ((on_gpus, forecast.gpus), ("memory", forecast.host))

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not engine.facts.chooses_drafter:
             plan = replace(plan, has_plain=False)
         if arguments.spec_bench:
-            kept = _kept(arguments, answerer, plan)
+            kept = _kept(arguments, answerer, plan, engine.facts.target)
         results = run_benchmark(engine, plan, kept)
     if kept and results.is_complete:
         kept.delete()
@@ -134,13 +134,16 @@ def _plan(arguments: argparse.Namespace, arm: Arm) -> BenchmarkPlan:
     return BenchmarkPlan([arm], tasks, temperatures, None, max_tokens, ends_answers=True)
 
 
-def _kept(arguments: argparse.Namespace, answerer: Answerer, plan: BenchmarkPlan) -> KeptRuns:
+def _kept(
+    arguments: argparse.Namespace, answerer: Answerer, plan: BenchmarkPlan, target: str
+) -> KeptRuns:
     """Return what was measured before in the same way, of the same files and prompts."""
     subject: dict[str, Any] = {"version": __version__, "machine": machine_record()}
     subject |= {"arms": [asdict(arm) for arm in plan.arms], "max_tokens": plan.max_tokens}
+    subject |= {"limit": arguments.limit, "temperatures": list(plan.temperatures)}
     files = [arguments.spec_bench]
     if answerer.pair is None:
-        subject["server"] = answerer.server
+        subject |= {"server": answerer.server, "target": target}
     else:
         (arm,) = plan.arms
         subject["loading"] = asdict(loading_of(arguments, answerer.pair, arm.drafter))

@@ -88,7 +88,8 @@ def _pull(arguments: argparse.Namespace) -> int:
     is_alone = arguments.draft == NO_DRAFT.as_posix()
     names = [arguments.name]
     names += [arguments.draft] if arguments.draft and not is_alone else []
-    command = f"`specchat pull {' --draft '.join(map(shlex.quote, names))}`"
+    asked = [*names, *([arguments.draft] if is_alone else [])]
+    command = f"`specchat pull {' --draft '.join(map(shlex.quote, asked))}`"
     is_pair = not looks_like_name(arguments.name)
     machine = find_machine()
     files = _files_of_pair(arguments) if is_pair else _files_of_hub(arguments, names, machine)

@@ -99,7 +99,7 @@ def _about_pair(entry: Entry, workers: Sequence[str], cache_ram: int | None) -> 
         "states": _about_states(machine, cache_ram, *installed) if is_here else None,
         "passes": _about_speed(machine, *installed) if is_here else None,
         **(_about_exactness(paths[0]) if paths[0] else {"exact": {}, "exact_cost": {}}),
-        **(_about_head(machine, *installed) if is_here else NO_HEAD),
+        **(_about_head(machine, entry.workers or workers, *installed) if is_here else NO_HEAD),
         **models,
     }
 
@@ -116,7 +116,7 @@ def _about_file(path: Path, workers: Sequence[str], cache_ram: int | None) -> di
         "states": _about_states(machine, cache_ram, path) if about["generates_text"] else None,
         "passes": _about_speed(machine, path) if about["generates_text"] else None,
         **_about_exactness(path),
-        **(_about_head(machine, path, *best) if about["generates_text"] else NO_HEAD),
+        **(_about_head(machine, workers, path, *best) if about["generates_text"] else NO_HEAD),
         "drafts": {
             "advice": drafts.advice,
             "fitting": [
@@ -137,11 +137,13 @@ def _why_chains(target: Path, draft: Path | None = None) -> str | None:
     return why_chains(layout_of(header), kind_of(of_draft) if of_draft else None, LoadOptions())
 
 
-def _about_head(machine: Machine, target: Path, draft: Path | None = None) -> dict[str, Any]:
+def _about_head(
+    machine: Machine, workers: Sequence[str], target: Path, draft: Path | None = None
+) -> dict[str, Any]:
     """Return what a target's prediction head costs here, and the published one that it lacks."""
     with HeaderCache() as cache:
         head = missing_head(target, cache)
-    cost = head_cost(target, draft, LoadOptions(), machine)
+    cost = head_cost(target, draft, LoadOptions(workers=tuple(workers)), machine)
     return {
         "head_cost": {**asdict(cost), "words": str(cost)} if cost else None,
         "missing_head": {**head.facts, "offer": head.offer} if head else None,

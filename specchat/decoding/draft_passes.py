@@ -16,6 +16,7 @@ from specchat.decoding.ports import (
 )
 from specchat.decoding.request import Request
 from specchat.drafter_registry import GRAMMAR
+from specchat.errors import Cancelled
 
 LEAST_GAP = 32
 """Ends of messages that can be returned to are at least this many tokens before the end of the
@@ -142,10 +143,22 @@ class DraftPasses:
     def _reading(
         self, tokens: Sequence[int], on_progress: PromptProgress
     ) -> Generator[None, None, int]:
-        """Read these tokens; return how many the memory held already."""
-        if isinstance(self._target, PausingModel):
-            return (yield from self._target.reading(tokens, on_progress))
-        return self._target.prefill(tokens, on_progress)
+        """Read these tokens; return how many the memory held already.
+
+        Raises Cancelled if asked to stop.
+        """
+        if not isinstance(self._target, PausingModel):
+            return self._target.prefill(tokens, on_progress)
+        reading = self._target.reading(tokens, on_progress)
+        while True:
+            try:
+                next(reading)
+            except StopIteration as end:
+                num_cached: int = end.value
+                return num_cached
+            if self._request.is_cancelled():
+                raise Cancelled("the answer was stopped")
+            yield
 
     @property
     def _num_first(self) -> int:

@@ -235,6 +235,14 @@ class Engine(ABC):
     def stop(self) -> None:
         """Stop the answer in progress, from any thread; it ends with finish "cancelled"."""
 
+    def pause(self) -> None:
+        """Stop the answers in progress, which go on later, so that little is lost of them.
+
+        Where the tokens of a pass that is stopped would be lost with many before them, the pass
+        ends first. From any thread.
+        """
+        self.stop()
+
     def prepare(
         self, on_progress: ProgressCallback | None = None, *, only_exactness: bool = False
     ) -> bool:

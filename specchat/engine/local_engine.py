@@ -141,6 +141,13 @@ class LocalEngine(Engine):
         """Stop the answer in progress."""
         self._abort.set()
 
+    def pause(self) -> None:
+        """Stop the answers in progress, after the pass where its end would be hard to undo."""
+        if self.context.rollback_kind.removes_any_tail:
+            self._abort.set()
+        else:
+            self._abort.ask()
+
     def prepare(
         self, on_progress: ProgressCallback | None = None, *, only_exactness: bool = False
     ) -> bool:

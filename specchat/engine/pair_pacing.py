@@ -211,7 +211,8 @@ class PairPacing:
             self.knowledge.begin_anew()
             self._forget_pacers()
             self.save()
-            if self.cache and name == TARGET:
+            is_usual = pair.plan.is_repacked and pair.chooses_threads
+            if self.cache and name == TARGET and is_usual:
                 note_pass(pair.plan.reads, pair.devices, costs.seconds(PLAIN, 0))
         pair.context.prefill([])
 

@@ -88,7 +88,7 @@ def keep_freed_memory() -> None:
 
 
 class AbortFlag:
-    """A flag that stops llama.cpp in the middle of a pass; any thread may set it.
+    """A flag that stops llama.cpp in the middle of a pass, or us after it; any thread may set it.
 
     llama.cpp calls the abort callback before every node of its graph, about a thousand times a
     pass, so it must not be Python: it is the C library's `strlen`, which returns 0 (continue) for
@@ -97,6 +97,7 @@ class AbortFlag:
 
     def __init__(self) -> None:
         self._bytes = (ctypes.c_char * 2)()
+        self._is_asked = False
         libc = ctypes.cdll.msvcrt if hasattr(ctypes, "windll") else ctypes.CDLL(None)
         address = ctypes.cast(libc.strlen, ctypes.c_void_p).value
         self._callback = api.ggml_abort_callback(address or 0)
@@ -110,10 +111,14 @@ class AbortFlag:
         """Set the flag."""
         self._bytes[0] = b"\x01"
 
+    def ask(self) -> None:
+        """Set the flag, but let the pass end that llama.cpp is at."""
+        self._is_asked = True
+
     def clear(self) -> None:
         """Clear the flag."""
-        self._bytes[0] = b"\x00"
+        self._bytes[0], self._is_asked = b"\x00", False
 
     def is_set(self) -> bool:
         """Return True if the flag is set."""
-        return self._bytes[0] != b"\x00"
+        return self._is_asked or self._bytes[0] != b"\x00"

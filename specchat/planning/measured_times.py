@@ -49,13 +49,18 @@ def planner_here(
 
 
 def note_pass(reads: Reads, devices: Sequence[Device], seconds: float) -> None:
-    """Learn from a pass that decoded one token the bandwidth of the device it spent most on."""
+    """Learn from a pass that decoded one token the bandwidth of the device it spent most on.
+
+    The highest one counts: others were measured beside something that is not there always.
+    """
     bandwidths = [device.bandwidth for device in devices]
     shown = reads.shown_bandwidth(bandwidths, hand_over_of(devices), seconds)
     if shown:
         number, bandwidth = shown
         with suppress(OSError), updating(times_path(), _Measured) as kept:
-            kept.bandwidths[_name_of(devices[number])] = float(f"{bandwidth:.3g}")
+            name = _name_of(devices[number])
+            before = _sound(kept.bandwidths.get(name, 0.0))
+            kept.bandwidths[name] = max(before, float(f"{bandwidth:.3g}"))
 
 
 def keep_steps(

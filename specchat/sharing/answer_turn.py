@@ -89,9 +89,12 @@ class Turn:
         return any(self._parts[number].ticket.is_cancelled for number in self._left)
 
     def _goes_on(self, part: "_Part") -> bool:
-        """Whether an answer that was stopped goes on in a later turn."""
-        is_stopped = self._is_interrupted or self._has_cancelled
-        return is_stopped and not part.ticket.is_cancelled
+        """Whether an answer that was stopped goes on in a later turn.
+
+        One that was given up stopped the others, too, and may have ended before them.
+        """
+        is_given_up = any(each.ticket.is_cancelled for each in self._parts)
+        return (self._is_interrupted or is_given_up) and not part.ticket.is_cancelled
 
     def _on_progress(self, part: "_Part", stage: Stage, share: float) -> None:
         """Note how much of a prompt is read; a turn ends after another part of it.
@@ -119,9 +122,11 @@ class Turn:
         is_due = all(ticket.may_be_interrupted for ticket in tickets) and (
             self._may_join() or (monotonic() >= self._ends_at and self._is_wanted())
         )
-        if is_due or self._has_cancelled:
-            self._is_interrupted = self._is_interrupted or is_due
+        if self._has_cancelled and len(tickets) == 1:
             self._engine.stop()
+        elif is_due or self._has_cancelled:
+            self._is_interrupted = self._is_interrupted or is_due
+            self._engine.pause()
 
 
 class _Part:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from specchat import drafter_registry
 from specchat.engine.api import Engine, EngineFacts, Loading
@@ -43,6 +43,13 @@ class Decode:
 
     number: int
     requests: tuple[AnswerRequest, ...]
+
+
+class Stop(NamedTuple):
+    """To the process: stop the request of a number, or pause it."""
+
+    number: int
+    is_pause: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,11 +272,11 @@ class _Host:
         """Stop answers; exit when the client is gone."""
         while True:
             try:
-                self._stopped = self._stops.recv()
+                self._stopped, is_pause = self._stops.recv()
             except Exception:  # noqa: BLE001  # the client is gone
                 os._exit(0)
             if self._stopped == self._current:
-                engine.stop()
+                (engine.pause if is_pause else engine.stop)()
 
 
 def readable(error: Exception) -> SpecchatError:

@@ -55,6 +55,11 @@ class OwnedEngine:
         if (engine := self._engine) is not None:
             engine.stop()
 
+    def pause(self) -> None:
+        """Stop answers that go on later."""
+        if (engine := self._engine) is not None:
+            engine.pause()
+
     def kill(self) -> None:
         """Kill the engine's own process."""
         if (engine := self._engine) is not None:

@@ -100,7 +100,12 @@ class ProcessEngine(Engine):
     def stop(self) -> None:
         """Stop the answer in progress."""
         with suppress(OSError):  # a process that is gone has stopped
-            self._stops.send(self._current or self._latest)
+            self._stops.send(engine_host.Stop(self._current or self._latest))
+
+    def pause(self) -> None:
+        """Stop the answers in progress so that little is lost of them."""
+        with suppress(OSError):
+            self._stops.send(engine_host.Stop(self._current or self._latest, is_pause=True))
 
     def prepare(
         self, on_progress: ProgressCallback | None = None, *, only_exactness: bool = False

@@ -244,6 +244,8 @@ class SharedEngine:
         with self._lock:
             if ticket not in self._current:
                 self._line.drop_cancelled(in_turn=self._current)
+            elif len(self._current) > 1:  # the others go on
+                self._owned.pause()
             else:
                 self._owned.stop()
             self._lock.notify_all()

@@ -149,7 +149,7 @@ class Setup:
     """A notice to show first."""
     idle_minutes: int = 0
     """Minutes without a question after which the pair is unloaded; 0 for never."""
-    longest_repeat: int = ChatOptions().repeat_limit
+    longest_repeat: int = field(default_factory=lambda: ChatOptions().repeat_limit)
     """Tokens said over and over after which an answer is stopped; 0 for never."""
 
     def key_of(self, command: str) -> str:

@@ -13,7 +13,7 @@ from scipy import stats
 from conftest import WriteModel
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat import Engine
-from specchat.decoding import loop, request
+from specchat.decoding import draft_passes, loop, request
 from specchat.decoding.request import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine.api import Loading
@@ -201,7 +201,7 @@ def slow_down(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("evaluate", "evaluate_tree"):
         monkeypatch.setattr(engine.context, name, slow(getattr(engine.context, name)))
-    for module in (loop, pacer):
+    for module in (loop, draft_passes, pacer):
         monkeypatch.setattr(module, "perf_counter", lambda: 0.01 * num_passes)
 
 

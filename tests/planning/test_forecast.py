@@ -105,8 +105,11 @@ def test_memory_too_small_for_the_hosts_part_is_said_before_loading(
     assert str(said[1]).endswith("read from the disk for each token, which is slow")
 
 
-def test_what_a_head_costs_is_said_before_loading(tmp_path: Path) -> None:
+def test_what_a_head_costs_is_said_before_loading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its memory, its device, and the context that it takes away; of a draft model, nothing."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # nothing is known of this machine's speed
     shape = Shape(
         64_000, num_layers=24, width=1024, feed_forward=4096, head_width=128, has_head=False,
         is_head_only=False,

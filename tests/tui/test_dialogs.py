@@ -21,6 +21,7 @@ from specchat.settings.schema import SETTINGS
 from specchat.settings.sources import read_settings
 from specchat.tui.actions.settings_dialogs import PROMPT, THEME, SettingsDialogs
 from specchat.tui.app import ChatApp
+from specchat.tui.house_theme import own_variables
 from specchat.tui.main_view import MainView
 from specchat.tui.screens.dialogs import (
     ChoiceScreen,
@@ -69,6 +70,10 @@ class BareApp(App[None]):
     """The chat's styles without the chat, which would be drawn anew behind each dialog."""
 
     CSS_PATH = Path(inspect.getfile(ChatApp)).with_name("specchat.tcss")
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Return the colours that the style sheet needs and Textual's themes lack."""
+        return own_variables(self.current_theme)
 
 
 async def open_box(pilot: Pilot[None], app: App[None], setting: Option) -> None:

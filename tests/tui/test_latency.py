@@ -52,10 +52,10 @@ async def test_text_shows_soon_after_it_is_decoded(monkeypatch: pytest.MonkeyPat
     added: list[int] = []
     show = AnswerView.show
 
-    def show_and_note(view: AnswerView, parts: AnswerParts) -> None:
+    def show_and_note(view: AnswerView, parts: AnswerParts, *drafted: Any) -> None:
         if len(parts.text) > len(view.text):
             added.append(len(parts.text) - len(view.text))
-        show(view, parts)
+        show(view, parts, *drafted)
 
     monkeypatch.setattr(AnswerView, "show", show_and_note)
     script = Script(["x" * 12 * 40], pause=0.005)

@@ -220,7 +220,7 @@ def check_after(chat: Chat, before: list[str]) -> None:
     for text in before:
         if not any(each.startswith(text) for each in texts):
             raise Failed("stored text is lost")
-    left = {each.name for each in chat.database.parent.iterdir()} - {"history.db"}
+    left = {each.name for each in chat.database.parent.iterdir()} - {"history.db", "draft.lock"}
     left |= {each.name for each in chat.temporary.iterdir()}
     if left:
         raise Failed(f"left behind: {', '.join(sorted(left))}")

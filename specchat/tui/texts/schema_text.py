@@ -6,7 +6,6 @@ from specchat.chat.conversation import ChatSchema
 from specchat.errors import InvalidOption
 from specchat.safe_text import in_one_line
 from specchat.structured.structure import Structure
-from specchat.structured.structure_prompt import description_of
 
 MENTION = re.compile(r'^@(?:"([^"\n]+)"|(\S+))$')
 RELAXING, RELAXING_ELSEWHERE = " or relax the check", ", or use specchat ask --schema-check relaxed"
@@ -51,6 +50,8 @@ def told(before: str, source: str) -> str:
     Empty where both are the same. In the system prompt, it would have all of a conversation read
     again.
     """
+    from specchat.structured.structure_prompt import description_of  # loads msgspec
+
     if source == before:
         return ""
     structure = structure_of(source)
