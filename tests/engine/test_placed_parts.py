@@ -149,7 +149,7 @@ def test_a_measured_pass_shows_how_fast_the_slowest_device_is(
 ) -> None:
     """The next plan is made with it; a pass that reads as little as here says nothing otherwise."""
     target = tiny("qwen3moe", seed=8)
-    options = EXACT | {"workers": (worker,), "learn": True, "on_cpu": "experts"}
+    options = EXACT | {"workers": (worker,), "learn": True, "on_cpu": "experts", "threads": None}
 
     def measured() -> list[float]:
         with LocalEngine(Loading(target, **options)) as engine:
