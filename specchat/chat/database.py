@@ -18,7 +18,10 @@ TABLES = Path(__file__).with_name("schema.sql").read_text("utf-8")
 VERSION = 2
 """The version of the tables, which the file stores as its `user_version`; 0 is an empty file."""
 FROM_VERSION_1 = (
-    "UPDATE message SET statistics = json_remove(json_set(statistics,"
+    "UPDATE message SET statistics = json_remove(json_set("
+    " CASE WHEN json_type(statistics, '$.sampling.max_tokens') IS NULL THEN statistics ELSE"
+    " json_set(statistics, '$.asked_with.max_tokens',"
+    " json_extract(statistics, '$.sampling.max_tokens')) END,"
     " '$.asked_with.temperature', json_extract(statistics, '$.temperature'), '$.own',"
     " json((SELECT json_group_array(key) FROM json_each(statistics, '$.sampling')))),"
     " '$.temperature', '$.sampling') WHERE json_valid(statistics)"

@@ -12,7 +12,7 @@ LEAST_TOKENS = 32
 """Tokens that have to repeat: the rows of a table or a line of dashes are no loop."""
 GRAM = 4
 """A repetition is looked for where the last tokens, as many, were said before."""
-UNIT = re.compile(r"\s?\w{1,8}|\s{1,8}|[^\w\s]")
+UNIT = re.compile(r"\s?\w{1,8}|\s{1,8}|[^\w\s]{1,8}")
 """What counts as a token in a text that comes without them: words are about as long."""
 
 

@@ -185,11 +185,12 @@ def test_an_empty_file_is_a_new_store(path: Path) -> None:
 def test_a_file_of_version_1_has_each_option_of_an_answer_once(path: Path) -> None:
     """It had some of them three times; what else it has stays, and so do answers without them."""
     asked = {"top_k": 40, "temperature": 0.8}
-    once = {"generated_tokens": 3, "asked_with": asked, "own": ["temperature", "seed"], "seed": 7}
+    own = ["temperature", "seed", "max_tokens"]
+    once = {"generated_tokens": 3, "asked_with": asked | {"max_tokens": 50}, "own": own, "seed": 7}
     records: list[dict[str, Any]] = [
         {
             "generated_tokens": 3, "asked_with": asked, "seed": 7, "temperature": 0.8,
-            "sampling": {"temperature": 0.8, "seed": 7},
+            "sampling": {"temperature": 0.8, "seed": 7, "max_tokens": 50},
         },
         {"generated_tokens": 3, "asked_with": {"top_k": 40}, "temperature": 0.8},
         {"generated_tokens": 3, "temperature": 0.8},

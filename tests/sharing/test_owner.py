@@ -190,8 +190,8 @@ def test_what_is_kept_waits_for_what_is_asked(
 def test_a_stop_before_the_process_keeps_what_was_read_is_not_lost() -> None:
     """Stops arrive on a connection of their own, so that one may be there first."""
     ours, theirs = Pipe()
-    stops = SimpleQueue[int]()  # a closed connection would end this process
-    stops.put(1)
+    stops = SimpleQueue[engine_host.Stop]()  # a closed connection would end this process
+    stops.put(engine_host.Stop(1))
     ours.send(engine_host.MethodCall(1, "keep", ()))
     ours.send(engine_host.CLOSE)
     host = engine_host._Host(theirs, cast(Connection, SimpleNamespace(recv=stops.get)))

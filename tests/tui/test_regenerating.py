@@ -49,18 +49,19 @@ async def test_an_answer_with_another_temperature_is_another_version(tmp_path: P
     app = chat(script, tmp_path / "history.db", {"temperature": 0.7})
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "One?")
-        await say(pilot, "/regenerate temperature=0.2 seed=3", wait=False)
+        await say(pilot, "/regenerate temperature=0.2 seed=3 max_tokens=50", wait=False)
         await until(pilot, lambda: len(script.asked) == 2 and app.answers.current is None)
         assert script.asked[1][1]["temperature"] == 0.2
         assert script.asked[1][1]["seed"] == 3
         assert app.conversations.last is not None
         stored = app.conversations.last.statistics
-        once = {"temperature": 0.2}, ["temperature", "seed"], 3
+        asked = {"temperature": 0.2, "max_tokens": 50}
+        once = asked, ["temperature", "seed", "max_tokens"], 3
         assert (stored["asked_with"], stored["own"], stored["seed"]) == once
         assert not {"temperature", "sampling"} & stored.keys()
         shown = screen_text(app)
         assert "◂ 2/2 ▸" in shown
-        assert "scripted · temperature 0.2, seed 3 ·" in shown
+        assert "scripted · temperature 0.2, seed 3, max_tokens 50 ·" in shown
         await pilot.press("shift+up")
         await pilot.press("left")
         await until(pilot, lambda: "◂ 1/2 ▸" in screen_text(app))
@@ -73,7 +74,8 @@ async def test_an_answer_with_another_temperature_is_another_version(tmp_path: P
         app.conversations.open(1)
         app.conversations.turn_to(2, 1)
         await app.view.show_branch()
-        await until(pilot, lambda: "scripted · temperature 0.2, seed 3 ·" in screen_text(app))
+        words = "scripted · temperature 0.2, seed 3, max_tokens 50 ·"
+        await until(pilot, lambda: words in screen_text(app))
 
 
 @pytest.mark.slow

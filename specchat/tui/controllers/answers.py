@@ -239,7 +239,8 @@ class Answers:
             options["alternatives"] = NUM_ALTERNATIVES
         options = {"make_room": True, **self._options.current, **options}
         writing.drawn_with = options.get("seed")
-        asked_with = {name: options[name] for name in options if name in DECIDING}
+        kept = DECIDING.union(writing.own) - {"seed"}  # which stands by itself
+        asked_with = {name: options[name] for name in options if name in kept}
         writing.asked_with = {"temperature": self._options.temperature, **asked_with}
         if pinned := tree.pinned_turns(leaf, system_prompt):
             options["pinned"] = pinned

@@ -139,7 +139,7 @@ def stored_figures(messages: Iterable[Message]) -> Figures | None:
 def own_options(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sampling options that were chosen for a stored answer alone."""
     known = {**record, **record.get(ASKED_WITH, {})}  # the seed stands by itself
-    return {name: known.get(name) for name in record.get(OWN, ())}
+    return {name: known[name] for name in record.get(OWN, ()) if known.get(name) is not None}
 
 
 def stored_origins(record: Mapping[str, Any], pieces: Iterable[Piece]) -> Counter[str]:
