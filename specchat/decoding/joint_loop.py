@@ -25,6 +25,9 @@ class SharedPasses(Protocol):
 
     most_rows: int
 
+    def may_join(self, passes: Sequence[TargetPass]) -> bool:
+        """Whether passes, in the order of their answers, can be made as one."""
+
     def run(self, passes: Sequence[TargetPass]) -> Sequence[Rows]:
         """Return the rows of each. Raises as a model does; the memories are then as they were."""
 
@@ -88,7 +91,8 @@ class _Joint:
                 own = each.answer.longest_pass or most
                 count = each.wanted.num_tokens if each.wanted else 0
                 longest = max(longest, count)
-                if group and (len(group) + 1) * longest > min(most, own):
+                is_too_long = (len(group) + 1) * longest > min(most, own)
+                if group and (is_too_long or not self._passes.may_join(_wanted([*group, each]))):
                     break
                 most = min(most, own)
                 group.append(each)
@@ -100,7 +104,7 @@ class _Joint:
 
         If it fails, each pass is made by itself, so that only those fail that have to.
         """
-        wanted = [each.wanted for each in group if each.wanted]
+        wanted = _wanted(group)
         results = list[PassResult | None]([None] * len(group))
         error: Cancelled | None = None
         if len(group) > 1:
@@ -146,3 +150,7 @@ class _Joint:
             else:
                 each.wanted = event
                 return
+
+
+def _wanted(group: Sequence[_Running]) -> list[TargetPass]:
+    return [each.wanted for each in group if each.wanted]

@@ -229,7 +229,8 @@ class LocalEngine(Engine):
     ) -> Generator[tuple[int, Update]]:
         """Yield answers step by step, each with its number; meanwhile the engine is busy."""
         decodings, errors = dict[int, Answer](), dict(failed)
-        for number, answer in answers.items():
+        in_places = sorted(answers.items(), key=lambda pair: pair[1].place.number)
+        for number, answer in in_places:
             try:
                 decodings[number] = answer.decoding()
             except SpecchatError as error:

@@ -2,9 +2,13 @@
 
 Each text has a cache of its own (llama.cpp's streams), so a row's bits do not depend on the others,
 as long as a pass has no more rows in all than the longest exact one. llama.cpp computes such a pass
-at once only if each text has as many tokens in it; the tokens that some have more take passes of
-their own within it. So shorter parts are padded where that is faster, and the padding can be
-removed again without another pass.
+at once only if the texts follow each other in the context and each has as many tokens in it; what
+is left takes passes of its own within it. So shorter parts are padded where that is faster, and the
+padding can be removed again without another pass.
+
+In a hybrid's memory such a pass moves the states of texts, but not the earlier ones that they step
+back to. So a hybrid's pass is never divided, and the texts that took no part in it cannot step back
+within their last pass any more. One that was not finished leaves them without their state, too.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,15 +27,26 @@ class JointPasses:
 
         `seconds` returns what a pass takes by its number of tokens, in whatever unit.
         """
-        self._seconds = seconds
+        self._texts, self._seconds = texts, seconds
         self._native = texts[0].native
         self.most_rows = self._native.chunk
         self._batch = SequencesBatch(self._native.chunk, 1)
         kinds = [text.rollback_kind for text in texts]
         self._pads = all(kind.is_free for kind in kinds)
-        is_limited = any(kind.name == "snapshots" for kind in kinds)
-        self._steps_back = texts[0].shape.num_steps_back if is_limited else self.most_rows
+        self._steps_back = any(kind.name == "snapshots" for kind in kinds)
+        self._most_steps = texts[0].shape.num_steps_back if self._steps_back else self.most_rows
+        self._moves = any(kind.saves_states for kind in kinds)
         self._padded: list[TextMemory] = []
+
+    def may_join(self, passes: Sequence[TargetPass]) -> bool:
+        """Whether passes over texts, in the order of their places, can be made as one."""
+        if not self._steps_back:
+            return True
+        texts, lengths = [_text_of(each) for each in passes], [each.num_tokens for each in passes]
+        first = texts[0].sequence
+        follow = [text.sequence for text in texts] == list(range(first, first + len(texts)))
+        is_short = max(lengths) <= min(text.longest_replay for text in texts)
+        return follow and is_short and self._may_pad(texts, lengths, passes)
 
     def run(self, passes: Sequence[TargetPass]) -> list[Rows]:
         """Make passes over different texts as one; return the rows of each, valid until the next.
@@ -53,12 +68,15 @@ class JointPasses:
             every = self._native.gives_all_logits
             gives_logits += [every or index in asked for index in range(count)]
         self._batch.fill_each(tokens, positions, sequences, gives_logits)
+        others = [text for text in self._texts if text not in texts]
         try:
             self._native.run(self._batch)
             rows = self._native.logits(sum(gives_logits))
         except BaseException:
             for text, part in zip(texts, parts, strict=True):
                 text.undo(max(length, len(part)))
+            for text in others if self._moves else ():
+                text.undo(0)
             raise
         given: list[Rows] = []
         for text, each, part, place in zip(texts, passes, parts, places, strict=True):
@@ -66,6 +84,8 @@ class JointPasses:
             given.append(rows[end - each.num_rows : end])
             padding = max(length - len(part), 0)
             text.take_part(part, len(each.tokens), place, padding, len(tokens))
+        for text in others if self._steps_back else ():
+            text.forget_last_pass()
         self._padded = texts
         return given
 
@@ -77,22 +97,32 @@ class JointPasses:
     ) -> int:
         """Return the length that shorter parts are padded to, 0 to leave them as they are."""
         lengths = [len(part) for part in parts]
-        longest, count = max(lengths), len(lengths)
-        most = min(self.most_rows // count, *map(_room, texts))
-        # with the padding, a whole draft must be removed again without another pass
-        removed = [
-            longest - length + each.num_rows - 1
-            for length, each in zip(lengths, passes, strict=True)
-        ]
-        if not self._pads or longest > most or max(removed) > self._steps_back:
+        if not self._may_pad(texts, lengths, passes):
             return 0
+        longest, count = max(lengths), len(lengths)
         # in texts in a row; those between them that have no more tokens begin another pass
         ragged, done = 0.0, 0
         while done < longest:
             left = [length - done for length in lengths if length > done]
             done += min(left)
             ragged += self._seconds(min(left) * len(left))
-        return longest if self._seconds(count * longest) <= ragged else 0
+        is_faster = self._seconds(count * longest) <= ragged
+        return longest if self._steps_back or is_faster else 0
+
+    def _may_pad(
+        self, texts: Sequence[TextMemory], lengths: Sequence[int], passes: Sequence[TargetPass]
+    ) -> bool:
+        """Whether parts of these lengths can be made equally long.
+
+        With the padding, a whole draft must be removed again without another pass.
+        """
+        longest = max(lengths)
+        most = min(self.most_rows // len(lengths), *map(_room, texts))
+        removed = [
+            longest - length + each.num_rows - 1
+            for length, each in zip(lengths, passes, strict=True)
+        ]
+        return self._pads and longest <= most and max(removed) <= self._most_steps
 
     def settle(self) -> None:
         """Remove the padding, once the drafts of the last pass are rolled back."""

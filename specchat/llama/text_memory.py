@@ -198,6 +198,10 @@ class TextMemory:
             self.listener.after_pass(start, read, is_prompt=False)
         self.tokens.extend(read[len(read) - num_new :])
 
+    def forget_last_pass(self) -> None:
+        """Step back within the last pass no more: the states in it are gone, or may be."""
+        self._num_last = 0
+
     def leave_out_padding(self) -> None:
         """Remove the padding of the last shared pass."""
         if self._num_padded:
@@ -367,7 +371,8 @@ class TextMemory:
         if kept < present and self.handle is not None:
             self.num_evaluated = self.rollback_kind.to(kept, present, self._num_last)
             self._record.cut(self.num_evaluated)
-            self._num_last = self._num_padded = 0  # the states of that pass cannot be used again
+            self._num_padded = 0
+            self.forget_last_pass()
         if self.listener:
             self.listener.after_rollback(length)
 

@@ -96,7 +96,7 @@ def plans_to_try(
         groups += [[plan] for plan in _on_host(target, draft, options)]
     if target.layout.steps_back:
         groups[1:] = _each_with(groups, rollback_length=SHORT_ROLLBACK)
-    holds_one = target.layout.is_recurrent or (draft is not None and draft.kind.shares_memory)
+    holds_one = draft is not None and draft.kind.shares_memory
     most_texts = 1 if holds_one else options.at_once
     best = groups[0][0]
     groups = [*([replace(best, num_texts=count)] for count in range(most_texts, 1, -1)), *groups]

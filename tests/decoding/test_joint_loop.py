@@ -33,10 +33,16 @@ class Passes:
     made: list[list[int]] = field(default_factory=list)
     num_settled: int = 0
     before: Callable[[Sequence[TargetPass]], None] = lambda _: None
+    may_differ: bool = True
+
+    def may_join(self, passes: Sequence[TargetPass]) -> bool:
+        """Whether they are equally long, unless that is of no matter."""
+        return self.may_differ or len({each.num_tokens for each in passes}) == 1
 
     def run(self, passes: Sequence[TargetPass]) -> list[Rows]:
         """Make the passes."""
         self.before(passes)
+        assert self.may_join(passes)
         counts = [each.num_tokens for each in passes]
         assert len(counts) * max(counts) <= self.most_rows
         self.made.append(counts)
@@ -167,6 +173,15 @@ def test_no_pass_is_longer_than_is_exact(longest: int) -> None:
     found = together(list(range(6)), GREEDY, passes, longest_pass=longest)
     assert {number: tokens_of(chunks_of(each)) for number, each in found.items()} == wanted
     assert (longest == 1) == (not passes.made)  # each pass is then one answer's own
+
+
+def test_only_passes_that_may_join_are_made_as_one() -> None:
+    """Where they must be equally long, others are made apart, with the same text."""
+    wanted = {number: tokens_of(alone(number, GREEDY)) for number in range(6)}
+    passes = Passes(may_differ=False)
+    found = together(list(range(6)), GREEDY, passes)
+    assert {number: tokens_of(chunks_of(each)) for number, each in found.items()} == wanted
+    assert passes.made
 
 
 def test_only_the_answer_that_fails_ends() -> None:

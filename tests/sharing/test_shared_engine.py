@@ -181,7 +181,7 @@ def loading_of_several(write: WriteModel, architecture: str) -> Loading:
 
 
 @pytest.mark.slow(keep=2)
-@pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen3moe"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_answers_that_arrive_at_any_time_are_those_they_would_be_alone(
     shallow: WriteModel, architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
