@@ -70,14 +70,16 @@ class AnswerStarts:
         request: AnswerRequest,
         free: Sequence[TextPlace],
         known: Known,
+        taken: Sequence[TextPlace] = (),
         num_sharing: int = 1,
     ) -> RunningAnswer:
         """Return the answer to a request in one of the free places: that with most of its prompt.
 
-        `num_sharing` answers share their passes. Raises InvalidOption and ContextFull.
+        `num_sharing` answers share their passes, some of them in the places `taken`. Raises
+        InvalidOption and ContextFull.
         """
         prompt = self._prompts.prepare(request)
-        place = _best_place(free, prompt.text)
+        place = _best_place(free, taken, prompt.text)
         if prompt.after_aside is not None:
             _protect_memory(place, prompt, prompt.after_aside)
         self._abort.clear()
@@ -168,10 +170,13 @@ class AnswerStarts:
         )
 
 
-def _best_place(free: Sequence[TextPlace], text: Sequence[int]) -> TextPlace:
+def _best_place(
+    free: Sequence[TextPlace], taken: Sequence[TextPlace], text: Sequence[int]
+) -> TextPlace:
     """Return the place that saves reading most of a text, if that is more than is lost with it.
 
-    Else it is the one that has not been used for longest.
+    Else it is one next to those taken, as llama.cpp divides a pass where places between are left
+    out, and of these the one that has not been used for longest.
     """
 
     def saved(place: TextPlace) -> int:
@@ -181,7 +186,11 @@ def _best_place(free: Sequence[TextPlace], text: Sequence[int]) -> TextPlace:
     best = max(free, key=saved)
     if saved(best) > 0:
         return best
-    return min(free, key=lambda place: (place.is_unfinished, place.used))
+
+    def distance(place: TextPlace) -> int:
+        return min((abs(place.number - other.number) for other in taken), default=0)
+
+    return min(free, key=lambda place: (place.is_unfinished, distance(place), place.used))
 
 
 def kernels_for(longest_pass: int | None) -> AbstractContextManager[None]:

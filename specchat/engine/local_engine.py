@@ -98,7 +98,7 @@ class LocalEngine(Engine):
     def begin(self, request: AnswerRequest) -> Generator[Update]:
         """Prepare an answer; later stops apply to it."""
         self._require_idle()
-        answer = self._started(request, self._places)
+        answer = self._started(request, self._places, ())
         return self._decoded(answer)
 
     def begin_together(self, requests: Sequence[AnswerRequest]) -> Generator[tuple[int, Update]]:
@@ -110,7 +110,8 @@ class LocalEngine(Engine):
         for number in begun_first:  # what is in memory of them must not go for a new one
             request = requests[number]
             try:
-                answers[number] = self._started(request, free, len(requests))
+                taken = [answer.place for answer in answers.values()]
+                answers[number] = self._started(request, free, taken, len(requests))
             except SpecchatError as error:
                 failed[number] = error
             else:
@@ -118,10 +119,14 @@ class LocalEngine(Engine):
         return self._decoded_together(answers, failed)
 
     def _started(
-        self, request: AnswerRequest, free: Sequence[TextPlace], num_sharing: int = 1
+        self,
+        request: AnswerRequest,
+        free: Sequence[TextPlace],
+        taken: Sequence[TextPlace],
+        num_sharing: int = 1,
     ) -> RunningAnswer:
         known = Known(self.facts, self._materials, may_draft=not self._exact_drafts.is_awaited)
-        return self._starts.started(request, free, known, num_sharing)
+        return self._starts.started(request, free, known, taken, num_sharing)
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int

@@ -19,6 +19,7 @@ from engine.test_heads import (  # noqa: F401  # a fixture
     opened,
 )
 from engine.test_lossless import EXACT
+from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import SpecchatError
@@ -27,8 +28,6 @@ from specchat.llama.native_context import NativeContext
 from specchat.requests.answer_request import GenerateRequest
 from tables import table
 
-TOGETHER = ["llama", "qwen3", "qwen3moe", "gemma3"]
-"""Those without a recurrent state."""
 PROMPTS = [
     [3 + (7 * place + 31 * number) % 240 for place in range(20 + 40 * number)]
     for number in range(4)
@@ -67,7 +66,7 @@ def loading(write: WriteModel, architecture: str, **options: Any) -> Loading:
     return Loading(write(architecture), draft, **given | options)
 
 
-@table("architecture", TOGETHER)
+@table("architecture", ARCHITECTURES)
 def test_each_answer_is_the_one_it_is_alone(shallow: WriteModel, architecture: str) -> None:
     """With drafts and seeds, in several companies; what is in memory changes nothing."""
     with LocalEngine(loading(shallow, architecture)) as engine:
@@ -199,6 +198,31 @@ def test_no_shared_pass_is_longer_than_is_exact(
         monkeypatch.setattr(SequencesBatch, "fill_each", noted)
         together(engine, [request(0), request(1)])
     assert max(counts, default=0) <= longest
+
+
+def test_answers_take_places_that_follow_each_other(
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """llama.cpp would divide their passes otherwise, whatever texts the places have held."""
+    passes: list[list[int]] = []
+    fill = SequencesBatch.fill_each
+
+    def noted(
+        self: SequencesBatch, tokens: Any, positions: Any, sequences: Any, gives: Any
+    ) -> None:
+        passes.append([own for (own,) in sequences])
+        fill(self, tokens, positions, sequences, gives)
+
+    with LocalEngine(loading(shallow, "llama")) as engine:
+        for number in (2, 0, 3, 1):
+            alone(engine, request(number))
+        monkeypatch.setattr(SequencesBatch, "fill_each", noted)
+        for number in range(4):  # one goes on where it was, another one is new
+            new = replace(request(0), prompt=[9 + number, *PROMPTS[2][:30]])
+            together(engine, [new, request(number)])
+    for sequences in passes:
+        used = list(dict.fromkeys(sequences))
+        assert used == list(range(used[0], used[0] + len(used)))
 
 
 def test_a_text_that_comes_back_in_another_place_has_drafters_of_that_place(
