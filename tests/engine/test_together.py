@@ -217,9 +217,10 @@ def test_answers_take_places_that_follow_each_other(
         for number in (2, 0, 3, 1):
             alone(engine, request(number))
         monkeypatch.setattr(SequencesBatch, "fill_each", noted)
-        for number in range(4):  # one goes on where it was, another one is new
+        for number in (1, 3, 2):  # one goes on where it was, another one is new
             new = replace(request(0), prompt=[9 + number, *PROMPTS[2][:30]])
-            together(engine, [new, request(number)])
+            together(engine, [request(number), new])
+    assert passes
     for sequences in passes:
         used = list(dict.fromkeys(sequences))
         assert used == list(range(used[0], used[0] + len(used)))
