@@ -19,6 +19,13 @@ from scripts.support.tiny_gguf.vocabulary import Vocabulary, add_vocabulary
 from scripts.support.tiny_gguf.writing import finish_hollow
 
 K_BLOCK = 256
+RECIPES = {
+    "Q4_K_M": (Stored.Q4_K, Stored.Q6_K, Stored.Q4_K),
+    "Q4_0": (Stored.Q6_K, Stored.Q6_K, Stored.Q4_0),
+    "MXFP4": (Stored.Q8_0, Stored.Q8_0, Stored.MXFP4),
+}
+"""The types of embeddings, of the output and of other matrices, by quantization; Q4_K_M stores
+some of the latter in more bits."""
 FALLBACKS = {Stored.Q4_K: Stored.Q5_0, Stored.Q5_K: Stored.Q5_1, Stored.Q6_K: Stored.Q8_0}
 """What is used for rows that do not fill whole blocks of 256."""
 Tensors = Iterator[tuple[str, tuple[int, ...]]]
@@ -250,18 +257,15 @@ def _stored(model: Model, name: str, size: tuple[int, ...]) -> Stored:
     """Return the type of a tensor in a file of the model's quantization."""
     if len(size) == 1 or any(part in name for part in ("norm", "ffn_gate_inp", "conv1d", "ssm_a")):
         return Stored.F32
-    is_experts = "_exps" in name
-    if name.startswith(("token_embd", "output.")):
-        chosen = {"Q4_0": Stored.Q6_K, "MXFP4": Stored.Q8_0}.get(model.quantisation, Stored.Q4_K)
-        chosen = Stored.Q6_K if name == "output.weight" and chosen == Stored.Q4_K else chosen
-    elif model.rest is not None and not is_experts:
+    embeddings, output, chosen = RECIPES[model.quantisation]
+    if name == "token_embd.weight":
+        chosen = embeddings
+    elif name == "output.weight":
+        chosen = output
+    elif model.rest is not None and "_exps" not in name:
         chosen = model.rest
-    elif model.quantisation == "Q4_K_M":
-        layer = int(name.split(".")[1])
-        has_more = ".attn_v" in name or ".ffn_down" in name
-        chosen = Stored.Q6_K if has_more and _has_more_bits(layer, model) else Stored.Q4_K
-    else:
-        chosen = {"Q4_0": Stored.Q4_0, "MXFP4": Stored.MXFP4}[model.quantisation]
+    elif model.quantisation == "Q4_K_M" and (".attn_v" in name or ".ffn_down" in name):
+        chosen = Stored.Q6_K if _has_more_bits(int(name.split(".")[1]), model) else chosen
     return FALLBACKS.get(chosen, chosen) if size[-1] % K_BLOCK else chosen
 
 

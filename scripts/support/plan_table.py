@@ -83,9 +83,7 @@ def _rate(seconds: float) -> str:
 
 
 def _placement(sizes: Sizes, plan: Plan) -> str:
-    whole = sizes.num_layers + 1
-    if plan.on_host:
-        text = f"{plan.on_host.part[0].upper()}{plan.on_host.num_blocks}"
-    else:
-        text = "all" if plan.gpu_layers == whole else f"L{whole - plan.gpu_layers}"
+    left = sizes.num_layers + 1 - plan.gpu_layers
+    parts = [f"L{left}"] * bool(left) + [f"E{plan.on_host.num_blocks}"] * bool(plan.on_host)
+    text = "+".join(parts) or "all"
     return text if plan.ctx == DEFAULT_CONTEXT else f"{text} 4k"

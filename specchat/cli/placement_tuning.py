@@ -1,29 +1,33 @@
 """Timing the ways to place a pair that is larger than the GPUs; plans then take the quickest.
 
-Plans are made with predicted times. Those that are predicted to be nearly as quick as the best are
-loaded one after the other, and answers of a short and of a long text are timed.
+Plans are made with predicted times for the memory that is free. Those that are predicted to be
+nearly as quick as the best are loaded one after the other, and answers of a short and of a long
+text are timed.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 from specchat.catalogue.pairs import Pair
 from specchat.cli.model_arguments import loading_of, show_loading
-from specchat.cli.terminal import show_line
 from specchat.drafter_registry import PLAIN
 from specchat.engine.api import Engine, Loading
 from specchat.errors import SpecchatError
 from specchat.gguf.model_files import read_pair
+from specchat.llama.child_process import ask_for_build
 from specchat.options.declarations import CacheType
-from specchat.planning.device import find_machine
+from specchat.options.worker_address import worker_address
+from specchat.planning.device import Device, as_devices, find_machine, gpus_of
 from specchat.planning.forecast import devices_of
 from specchat.planning.measured_times import keep_steps, planner_here, times_path
-from specchat.planning.memory import Sizes
+from specchat.planning.memory import HOST, Sizes
 from specchat.planning.plan import USUAL_DRAFT, Plan
+from specchat.planning.plan_ranking import MeasuredStep
 from specchat.sharing import process_engine
 from specchat.wording import rate_text
+from specchat.workers.worker_probe import probe_worker
 
 NEAR = 1.3
 """A way is timed if its steps are predicted to take at most this many times as long as the best."""
@@ -48,41 +52,56 @@ class Timed:
     prompt_tokens_per_second: float
 
 
-def tune_placement(
+def time_placements(
     arguments: argparse.Namespace, pair: Pair, drafter: str
-) -> tuple[list[Timed], list[str]]:
-    """Time the ways to place a pair, the quickest first, and let plans take it from then on.
+) -> Iterator[Timed | SpecchatError]:
+    """Time the ways to place a pair; plans take the quickest from then on.
 
-    Also returns why others could not be timed; both are empty if there is only one way. What the
-    user has set is kept. Ctrl+C leaves everything as it was.
+    Yields what was measured, or why a way could not be; nothing if there is only one. What the user
+    has set is kept, and so is what was measured before Ctrl+C.
     """
     loading = loading_of(arguments, pair, drafter)
     model, draft = read_pair(loading.target, loading.draft, with_head=loading.head)
     sizes, of_draft = Sizes(model), Sizes(draft) if draft else None
-    planner = planner_here(sizes, of_draft, devices_of(find_machine(loading.workers)), loading)
-    plans = planner.near(NEAR)
-    timed, failed = list[Timed](), list[str]()
-    if len(plans) < 2:
-        return timed, failed
-    for plan in plans:
-        try:
-            timed.append(_timed(_placed(loading, plan), plan))
-        except SpecchatError as error:
-            failed.append(str(error))
-        except KeyboardInterrupt:
-            show_line()
-            return [], ["stopped"]
-    timed.sort(key=lambda each: each.step_s)
-    steps = {each.way: each.step_s for each in timed}
     try:
-        keep_steps(sizes, of_draft, planner.gpus, steps)
-    except OSError as error:
-        raise SpecchatError(f"cannot write {times_path()}: {error.strerror}") from None
-    return timed, failed
+        planner = planner_here(sizes, of_draft, devices_now(loading), loading)
+    except SpecchatError as error:  # a worker is gone, for instance
+        yield error
+        return
+    plans, steps = planner.near(NEAR), dict[str, MeasuredStep]()
+
+    def keep(*, is_complete: bool) -> None:
+        try:
+            keep_steps(sizes, of_draft, planner.gpus, steps, is_complete=is_complete)
+        except OSError as error:
+            raise SpecchatError(f"cannot write {times_path()}: {error.strerror}") from None
+
+    for plan in plans if len(plans) > 1 else ():
+        try:
+            timed = _timed(_placed(loading, plan), plan)
+        except SpecchatError as error:
+            yield error
+            continue
+        steps[plan.way] = MeasuredStep(timed.step_s, planner.step_reads(plan))
+        keep(is_complete=False)
+        yield timed
+    if steps:
+        keep(is_complete=True)
 
 
-def placement_lines(timed: list[Timed], failed: list[str]) -> Iterator[str]:
-    """Yield what was measured, the quickest first, and what could not be."""
+def devices_now(loading: Loading) -> list[Device]:
+    """Return the devices of this machine and of workers with the memory that is free there now."""
+    report = ask_for_build().report
+    workers = [probe_worker(worker_address(name)) for name in loading.workers]
+    return [
+        devices_of(find_machine())[HOST],
+        *(device for worker in workers for device in as_devices(worker)),
+        *gpus_of(report.devices if report else ()),
+    ]
+
+
+def placement_lines(timed: Sequence[Timed], failed: Iterable[str]) -> Iterator[str]:
+    """Yield what was measured, the quickest first, and why other ways could not be."""
     for number, each in enumerate(timed):
         rates = rate_text(each.tokens_per_second), rate_text(each.prompt_tokens_per_second)
         use = "used from now on: " if number == 0 else ""
@@ -111,7 +130,8 @@ def _timed(loading: Loading, plan: Plan) -> Timed:
     A short text and one that fills half the context are read.
     """
     with process_engine.ProcessEngine(loading, show_loading) as engine:
-        kind = engine.facts.draft_kind
+        facts = engine.facts
+        kind = facts.draft_kind
         plain, steps, reading = list[float](), list[float](), list[float]()
         for first, length in ((0, min(SHORT_TEXT, plan.ctx // 4)), (10**6, plan.ctx // 2)):
             text = " ".join(map(str, range(first, first + length)))[:length]
@@ -121,7 +141,7 @@ def _timed(loading: Loading, plan: Plan) -> Timed:
             steps.append(_step_seconds(engine, text, kind) if kind else plain[-1])
     question = TOKENS_READ * sum(reading) / len(reading)
     return Timed(
-        placement=plan.summary,
+        placement=facts.plan,
         way=plan.way,
         step_s=sum(steps) / len(steps) + question / STEPS_OF_ANSWER,
         tokens_per_second=len(plain) / sum(plain),

@@ -3,7 +3,7 @@
 import argparse
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from specchat import drafter_registry
@@ -20,9 +20,9 @@ from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
 from specchat.cli.bench import INTERVAL_HEADING, interval_text, run_benchmark
 from specchat.cli.model_arguments import named_pair, open_engine
 from specchat.cli.pass_measuring import measure_pair
-from specchat.cli.placement_tuning import placement_lines, tune_placement
+from specchat.cli.placement_tuning import Timed, placement_lines, time_placements
 from specchat.cli.server_argument import require_models_here
-from specchat.cli.terminal import print_result, table_lines
+from specchat.cli.terminal import print_result, show_line, table_lines
 from specchat.drafter_registry import AUTO, may_use
 from specchat.errors import SpecchatError
 from specchat.options.declarations import NO_DRAFT
@@ -59,6 +59,45 @@ class _Candidate:
         return self.tokens_per_second / min(1.0, self.speedup)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What is measured once the best is saved; Ctrl+C leaves what there is by then.
+
+    That is the tokens per second of the same model's other files, and the ways to place the pair;
+    and why others have none.
+    """
+
+    files: dict[Path, float] = field(default_factory=dict)
+    unmeasured: list[str] = field(default_factory=list)
+    placements: list[Timed] = field(default_factory=list)
+    untimed: list[str] = field(default_factory=list)
+
+    def measure_files(
+        self,
+        arguments: argparse.Namespace,
+        pair: Pair,
+        plan: BenchmarkPlan,
+        named: list[Path | None],
+    ) -> None:
+        """Measure each file with the best draft model for it, unless draft models are `named`."""
+        for path in _siblings(pair.target)[:MAX_FILES]:
+            other = Pair(path.stem, "", path, None, {}, pair.workers)
+            other = replace(other, draft=named[0]) if named else with_best_draft(other)
+            try:
+                (measured,) = _candidates(arguments, other, plan)
+                self.files[path] = measured.best_rate
+            except SpecchatError as error:
+                self.unmeasured.append(str(error))
+
+    def time_placements(self, arguments: argparse.Namespace, pair: Pair, drafter: str) -> None:
+        """Time the ways to place the pair."""
+        for timed in time_placements(arguments, pair, drafter):
+            if isinstance(timed, Timed):
+                self.placements.append(timed)
+            else:
+                self.untimed.append(str(timed))
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Measure every candidate, print the results and save the best."""
     require_models_here(arguments)
@@ -85,20 +124,29 @@ def run(arguments: argparse.Namespace) -> None:
         keep_tuned(pair.target, tuned)
     except OSError as error:
         raise SpecchatError(f"cannot write {tuned_path()}: {error.strerror}") from None
-    tried = [asdict(candidate) for candidate in candidates]
-    others, unmeasured = _other_files(arguments, pair, replace(plan, arms=[Arm()]), named)
-    files = {str(path): rate for path, rate in others.items()}
-    tuned_pair = with_tuned_draft(pair)
-    placements, untimed = tune_placement(arguments, tuned_pair, tuned.drafter)
+    rest, is_interrupted, tuned_pair = _Rest(), False, with_tuned_draft(pair)
+    try:
+        rest.measure_files(arguments, pair, replace(plan, arms=[Arm()]), named)
+        rest.time_placements(arguments, tuned_pair, tuned.drafter)
+    except KeyboardInterrupt:
+        show_line()
+        is_interrupted = True
+    placements = sorted(rest.placements, key=lambda each: each.step_s)
     record = {
-        "tried": tried,
+        "tried": [asdict(candidate) for candidate in candidates],
         "refused": refused,
         "kept": asdict(tuned),
-        "files": files,
+        "files": {str(path): rate for path, rate in rest.files.items()},
         "placements": [asdict(placement) for placement in placements],
     }
-    lines = [*_lines(candidates, [*refused, *unmeasured], tuned), *_file_lines(candidates, others)]
-    print_result(arguments, record, [*lines, *placement_lines(placements, untimed)])
+    lines = [
+        *_lines(candidates, [*refused, *rest.unmeasured], tuned),
+        *_file_lines(candidates, rest.files),
+        *placement_lines(placements, rest.untimed),
+    ]
+    print_result(arguments, record, lines)
+    if is_interrupted:
+        raise KeyboardInterrupt
     measure_pair(arguments, tuned_pair, tuned.drafter)
 
 
@@ -140,27 +188,6 @@ def _candidates(
         path = str(draft.absolute()) if draft and uses_draft else None
         rate = results.totals(arm).acceptance_rate or 0.0
         yield _Candidate(arm.drafter, path, *results.speedup(arm), rate, results.mean_rate(arm))
-
-
-def _other_files(
-    arguments: argparse.Namespace, pair: Pair, plan: BenchmarkPlan, named: list[Path | None]
-) -> tuple[dict[Path, float], list[str]]:
-    """Return the tokens per second of the same model's other files, and why others have none.
-
-    Each has the best draft model for it, unless draft models are `named`.
-    """
-    rates, unmeasured = dict[Path, float](), list[str]()
-    for path in _siblings(pair.target)[:MAX_FILES]:
-        other = Pair(path.stem, "", path, None, {}, pair.workers)
-        other = replace(other, draft=named[0]) if named else with_best_draft(other)
-        try:
-            (measured,) = _candidates(arguments, other, plan)
-            rates[path] = measured.best_rate
-        except KeyboardInterrupt:  # what was measured before is saved, and shown
-            break
-        except SpecchatError as error:
-            unmeasured.append(str(error))
-    return rates, unmeasured
 
 
 def _siblings(target: Path) -> list[Path]:

@@ -27,8 +27,7 @@ def check_ram() -> Iterator[Finding]:
         return
     fitting = {name: each for name, each in forecasts.items() if each.fits}
     lines = [
-        f"{name} does not fit: it needs {_text(each)}; its weights are read from the disk for each"
-        " token"
+        f"{name} does not fit: it needs {_text(each)}; {_outcome(each, options)}"
         for name, each in forecasts.items()
         if not each.fits
     ]
@@ -50,3 +49,12 @@ def _text(forecast: Forecast) -> str:
     """Return what a model needs beside GPUs, or in all if it does not fit, and what is free."""
     room = forecast.host
     return f"{room.needed / GIB:.1f} GiB of the {room.free / GIB:.1f} that are free"
+
+
+def _outcome(forecast: Forecast, options: LoadOptions) -> str:
+    """Return what happens to a model that does not fit."""
+    if forecast.reads_disk:
+        return "its weights are read from the disk for each token"
+    reasons = {"mmap is off": not options.mmap, "mlock is on": options.mlock}
+    why = " and ".join(reason for reason, holds in reasons.items() if holds)
+    return f"it does not load while {why}" if why else "it does not load"

@@ -17,9 +17,9 @@ from specchat.errors import EngineFailed, SpecchatError
 from specchat.llama import tinyblas
 from specchat.llama.child_process import BuildReport, ProbeReport
 from specchat.llama.context import Context
-from specchat.llama.device_list import all_backends, all_devices
+from specchat.llama.device_list import all_backends, list_devices
 from specchat.llama.hidden_states import can_read_hidden_states, can_read_layer_inputs
-from specchat.llama.library import api, start, version
+from specchat.llama.library import api, version
 from specchat.llama.model import Model
 from specchat.llama.native_libraries import variant, why_not_loaded
 from specchat.llama.rpc_library import find_rpc
@@ -39,8 +39,7 @@ FAILED, USAGE_ERROR = 1, 2
 
 def describe_build() -> BuildReport:
     """Start llama.cpp and describe its build."""
-    start()
-    devices = tuple(all_devices())
+    devices = tuple(list_devices())
     return BuildReport(
         version=version(),
         system=(api.llama_print_system_info() or b"").decode("utf-8", "replace").strip(),

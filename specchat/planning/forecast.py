@@ -48,6 +48,11 @@ class Forecast:
     notice: str | None = None
     placement: str = ""
 
+    @property
+    def reads_disk(self) -> bool:
+        """Whether it does not fit, and yet loads: its weights are read again for each token."""
+        return not self.fits and self.notice is not None
+
 
 @dataclass(frozen=True, slots=True)
 class HeadCost:
@@ -130,7 +135,7 @@ def warning_of_disk(target: Path, draft: Path | None, options: LoadOptions) -> s
     if size_with_parts(target) < machine.free // 2:  # reading headers takes time
         return None
     forecast = foresee(target, draft, options, machine)
-    if forecast.fits or forecast.notice is None:  # without a notice it cannot be loaded at all
+    if not forecast.reads_disk:
         return None
     needed, free = (size / 2**30 for size in (forecast.host.needed, forecast.host.free))
     return (

@@ -13,6 +13,7 @@ from pathlib import Path
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Device, hand_over_of, planned_gpus
 from specchat.planning.memory import Sizes
+from specchat.planning.plan_ranking import MeasuredStep
 from specchat.planning.planner import Planner
 from specchat.planning.token_time import Reads
 from specchat.system.private_files import FOLDERS, read_json, updating
@@ -23,10 +24,10 @@ MOST_PAIRS = 64
 
 @dataclass(slots=True)
 class _Measured:
-    """The content of the file: bytes per second by device, and seconds by pair and placement."""
+    """The content of the file: bytes per second by device, and steps by pair and placement."""
 
     bandwidths: dict[str, float] = field(default_factory=dict)
-    steps: dict[str, dict[str, float]] = field(default_factory=dict)
+    steps: dict[str, dict[str, MeasuredStep]] = field(default_factory=dict)
 
 
 def times_path() -> Path:
@@ -43,8 +44,9 @@ def planner_here(
         replace(device, measured_bandwidth=_sound(known.bandwidths.get(_name_of(device), 0.0)))
         for device in devices
     ]
-    steps = known.steps.get(_key(target, draft, planned_gpus(devices)), {})
-    measured = {way: seconds for way, seconds in steps.items() if _sound(seconds)}
+    gpus = planned_gpus(devices)
+    steps = known.steps.get(_key(target, draft, gpus), {})
+    measured = {way: step for way, step in steps.items() if _is_sound(step, 1 + len(gpus))}
     return Planner(target, draft, devices, options, measured)
 
 
@@ -64,16 +66,22 @@ def note_pass(reads: Reads, devices: Sequence[Device], seconds: float) -> None:
 
 
 def keep_steps(
-    target: Sizes, draft: Sizes | None, gpus: Sequence[Device], steps: Mapping[str, float]
+    target: Sizes,
+    draft: Sizes | None,
+    gpus: Sequence[Device],
+    steps: Mapping[str, MeasuredStep],
+    *,
+    is_complete: bool = True,
 ) -> None:
-    """Save what steps of a pair take on these GPUs, by the way of a plan, in place of all before.
+    """Save steps of a pair on these GPUs by the way of a plan.
 
-    Raises OSError.
+    If they are complete, what was known of other ways is forgotten. Raises OSError.
     """
     key = _key(target, draft, gpus)
     with updating(times_path(), _Measured) as kept:
-        kept.steps.pop(key, None)
-        kept.steps = dict([*kept.steps.items(), (key, dict(steps))][-MOST_PAIRS:])
+        before = kept.steps.pop(key, {})
+        of_pair = dict(steps) if is_complete else before | dict(steps)
+        kept.steps = dict([*kept.steps.items(), (key, of_pair)][-MOST_PAIRS:])
 
 
 def _name_of(device: Device) -> str:
@@ -90,3 +98,10 @@ def _key(target: Sizes, draft: Sizes | None, gpus: Sequence[Device]) -> str:
 def _sound(value: float) -> float:
     """Return a number of the file, 0 if it cannot be."""
     return value if isfinite(value) and value > 0 else 0.0
+
+
+def _is_sound(step: MeasuredStep, num_devices: int) -> bool:
+    """Return whether a step of the file can be one of a pair on these devices."""
+    num_bytes = step.reads.num_bytes
+    reads = len(num_bytes) == num_devices and min(num_bytes) >= 0 < sum(num_bytes)
+    return reads and step.reads.hand_overs >= 0 and bool(_sound(step.seconds))

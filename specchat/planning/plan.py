@@ -1,7 +1,7 @@
 """Plans to load a pair, in groups: of the first that fits anything, the quickest plan is taken.
 
 Everything is on the GPU if it fits. If not, plans hold fewer texts at once, and keep fewer states
-of a hybrid for drafts. Then a part of some blocks, or whole layers of the target, or the draft
+of a hybrid for drafts. Then the experts of some blocks, or whole layers of the target, or the draft
 model, go to the CPU, whichever makes a step quickest; or the context is shortened, the KV cache
 stored as q8_0, or a prediction head dropped, where that gains much more. Plans for the CPU alone
 come last.
@@ -25,11 +25,6 @@ MOST = -1
 """Stands for as many layers as fit."""
 USUAL_DRAFT = 3
 """The draft length assumed when the time of steps is compared."""
-COST_OF_LESS = 1.5
-"""How many times as long a step must take, before the context is shortened, or the KV cache stored
-as q8_0, to avoid that."""
-COST_OF_NO_HEAD = 2.0
-"""The same for a prediction head: what it gains where the target is on the GPU."""
 NO_READS = Reads()
 
 
@@ -145,12 +140,8 @@ def _placements(
         whole.append((layers, OnHost("experts", FEWEST)))
     if options.gpu_layers is None:
         others.append((MOST, whole[0][1]))
-        if named is None:
-            of_experts, of_ffn = (
-                (MOST, OnHost("experts", ALL_BLOCKS)),
-                (layers, OnHost("ffn", FEWEST)),
-            )
-            others.append(of_experts if has_experts else of_ffn)
+        if named is None and has_experts:
+            others.append((MOST, OnHost("experts", ALL_BLOCKS)))
     return whole, others
 
 

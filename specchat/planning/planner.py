@@ -3,7 +3,7 @@
 A plan sets the layers on GPUs and which parts of these stay on the CPU, the context size and the
 type of the KV cache. It follows from the files' headers, the devices with their bandwidths, the
 user's options, and what placements were measured to take. `plans_to_try` lists what may be given up
-for memory.
+for memory, and `PlanRanking` says which of the plans that fit is the best.
 """
 
 from bisect import bisect_left
@@ -24,7 +24,7 @@ from specchat.planning.context_shape import (
     shape_context,
     why_no_branches,
 )
-from specchat.planning.device import Device, hand_over_of, host_of, planned_gpus
+from specchat.planning.device import Device, host_of, planned_gpus
 from specchat.planning.memory import HOST, Need, Sizes, devices_of_layers
 from specchat.planning.model_layout import ModelLayout
 from specchat.planning.placement import (
@@ -34,14 +34,8 @@ from specchat.planning.placement import (
     BlocksOnHost,
     OnHost,
 )
-from specchat.planning.plan import (
-    COST_OF_LESS,
-    COST_OF_NO_HEAD,
-    MOST,
-    USUAL_DRAFT,
-    Plan,
-    plans_to_try,
-)
+from specchat.planning.plan import MOST, USUAL_DRAFT, Plan, plans_to_try
+from specchat.planning.plan_ranking import MeasuredStep, PlanRanking
 from specchat.planning.token_time import Reads
 
 NEXT_SHARE = 0.85
@@ -52,7 +46,7 @@ OUTPUT = "output.weight"
 INEXACT_REPACKED = frozenset({"q2_K", "q4_K", "q5_K", "q6_K"})
 """Types whose repacked weights round differently in passes of four or more tokens, on x86."""
 
-NOT_MEASURED: Mapping[str, float] = {}
+NOT_MEASURED: Mapping[str, MeasuredStep] = {}
 
 
 class Planner:
@@ -64,11 +58,11 @@ class Planner:
         draft: Sizes | None,
         devices: Sequence[Device],
         options: LoadOptions,
-        measured: Mapping[str, float] = NOT_MEASURED,
+        measured: Mapping[str, MeasuredStep] = NOT_MEASURED,
     ) -> None:
         """List the plans; raise InvalidOption for a KV cache type that a model cannot have.
 
-        `measured` has the seconds of a step by the plan's `way`, as `specchat tune` finds them.
+        `measured` has steps by the plan's `way`, as `specchat tune` finds them.
         """
         self._target, self._draft, self._options = target, draft, options
         require_cache_type(target, options)
@@ -84,9 +78,9 @@ class Planner:
         self._groups = plans_to_try(
             target, draft, options, has_gpus=bool(self.gpus), draft_has_gpus=draft_has_gpus
         )
-        self._bandwidths = [device.bandwidth for device in self.devices]
-        self._depth = self._groups[0][0].ctx // 2
-        self._measured = measured
+        best = self._groups[0][0]
+        self._depth = best.ctx // 2
+        self._ranking = PlanRanking(self.devices, best, measured)
         self._is_shared = any(gpu.kind == "integrated" for gpu in self.gpus)
         self._budgets = [self._host.budget, *(gpu.budget for gpu in self.gpus)]
         stored = {STORED_TYPES[tensor.stored].name for tensor in target.header.tensors.values()}
@@ -239,7 +233,7 @@ class Planner:
         They lose at most `share` times as much. What was measured is left out of account.
         """
         plans = self._fitting(self._budgets)
-        losses = {plan: self._loss(plan, self.step_seconds(plan)) for plan in plans}
+        losses = {plan: self._ranking.predicted_loss(plan, self.step_reads(plan)) for plan in plans}
         best = dict[str, Plan]()
         for plan in sorted(plans, key=losses.__getitem__):
             best.setdefault(plan.way, plan)
@@ -247,18 +241,22 @@ class Planner:
         return [plan for plan in best.values() if losses[plan] <= limit]
 
     def step_seconds(self, plan: Plan) -> float:
-        """Return what a step is predicted to take, with a text that fills half the context.
+        """Return what a step is predicted to take, whatever was measured."""
+        return self._ranking.seconds(self.step_reads(plan))
+
+    def step_reads(self, plan: Plan) -> Reads:
+        """Return what a step reads on each device, with a text that fills half the context.
 
         A plan of another context is taken to read the same text. With a draft a step is a pass over
         USUAL_DRAFT tokens and one more, and what drafts them.
         """
         (target, options), *drafts = self.models(plan)
         num_tokens = 1 if self._draft is None else USUAL_DRAFT + 1
-        seconds = self._pass_seconds(target, options, self._depth, num_tokens)
+        reads = self._reads(target, options, self._depth, num_tokens)
         for draft, of_draft in drafts:
             passes = 1 if draft.kind.drafts_blocks else USUAL_DRAFT
-            seconds += passes * self._pass_seconds(draft, of_draft, self._depth, 1)
-        return seconds
+            reads += self._reads(draft, of_draft, self._depth) * passes
+        return reads
 
     def _best(self, budgets: Sequence[int]) -> Plan | None:
         """Return the best plan that fits into budgets, the host's first."""
@@ -268,7 +266,7 @@ class Planner:
         """Return the plans that fit of the first group that has any, the best first."""
         for group in self._groups:
             if fitting := list(filter(None, [self._fitted(plan, budgets) for plan in group])):
-                return sorted(fitting, key=self._rank) if len(fitting) > 1 else fitting
+                return sorted(fitting, key=self._loss) if len(fitting) > 1 else fitting
         return []
 
     def _fitted(self, choice: Plan, budgets: Sequence[int]) -> Plan | None:
@@ -283,23 +281,8 @@ class Planner:
         fits = all(need <= room for need, room in zip(self._taken(plan), budgets, strict=True))
         return plan if fits else None
 
-    def _rank(self, plan: Plan) -> tuple[bool, float]:
-        """Return what plans are ordered by; where any were measured, only those compete."""
-        seconds = self._measured.get(plan.way)
-        return seconds is None, self._loss(plan, seconds or self.step_seconds(plan))
-
-    def _loss(self, plan: Plan, seconds: float) -> float:
-        """Return the seconds of a plan's step, and more for what it gives up for them."""
-        best = self._groups[0][0]
-        num_less = (plan.ctx < best.ctx) + (plan.cache_type != best.cache_type)
-        lacks_head = self._draft is not None and plan.draft_gpu_layers is None
-        return seconds * COST_OF_LESS**num_less * (COST_OF_NO_HEAD if lacks_head else 1.0)
-
-    def _pass_seconds(
-        self, model: Sizes, options: ModelOptions, depth: int, num_tokens: int
-    ) -> float:
-        reads = self._reads(model, options, depth, num_tokens)
-        return reads.seconds(self._bandwidths, hand_over_of(self.gpus))
+    def _loss(self, plan: Plan) -> float:
+        return self._ranking.loss(plan, self.step_reads(plan))
 
     def _reads(
         self, model: Sizes, options: ModelOptions, depth: int = 0, num_tokens: int = 1

@@ -28,6 +28,13 @@ class Reads:
     num_bytes: tuple[int, ...] = ()
     hand_overs: int = 0
 
+    def __add__(self, other: "Reads") -> "Reads":
+        both = zip(self.num_bytes, other.num_bytes, strict=True)
+        return Reads(tuple(map(sum, both)), self.hand_overs + other.hand_overs)
+
+    def __mul__(self, passes: int) -> "Reads":
+        return Reads(tuple([passes * size for size in self.num_bytes]), passes * self.hand_overs)
+
     def seconds(self, bandwidths: Sequence[float], hand_over: float) -> float:
         """Return how long the pass takes with these bandwidths, in bytes per second."""
         reading = sum(self._reading(bandwidths))

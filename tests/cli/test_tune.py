@@ -18,6 +18,7 @@ from conftest import WriteModel
 from local_folders import put_in_ollama
 from specchat.bench.results import Results
 from specchat.catalogue import tuned_settings as tuned
+from specchat.catalogue.pairs import Pair
 from specchat.catalogue.tuned_settings import Tuned, find_tuned, keep_tuned, tuned_path
 from specchat.cli import bench, main, tune
 from tables import table
@@ -234,3 +235,25 @@ def test_other_files_of_the_model_are_compared(
     assert "another" not in done.stdout
     assert find_tuned(target)
     assert find_tuned(other) is None
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("engines_here")
+def test_an_interrupt_while_other_files_are_measured_ends_after_what_is_saved(
+    tiny: WriteModel, tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found for the target is shown and saved; the exit code is 130."""
+    target = tmp_path / "big-F32.gguf"
+    shutil.copy(tiny("llama"), target)
+    shutil.copy(tiny("llama"), tmp_path / "big-Q4_0.gguf")
+
+    def interrupted(_: object) -> Pair:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tune, "with_best_draft", interrupted)
+    monkeypatch.setattr(tune, "time_placements", lambda *_: pytest.fail("it goes on"))
+    words = ("tune", "--target", target, "--rounds", "1", "--max-tokens", "6", "--json")
+    done = run(*words)
+    assert done.returncode == 130
+    assert json.loads(done.stdout)["kept"]["drafter"]
+    assert find_tuned(target)

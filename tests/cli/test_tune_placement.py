@@ -10,14 +10,18 @@ import pytest
 
 from conftest import WriteModel
 from in_process import say_here
+from specchat.catalogue.tuned_settings import find_tuned
 from specchat.cli import placement_tuning
+from specchat.cli import tune as tune_command
+from specchat.cli.placement_tuning import devices_now
+from specchat.engine.api import Loading
 from specchat.errors import OutOfMemory
 from specchat.gguf.reader import read_header
+from specchat.llama.child_process import BuildReport, ChildResult
 from specchat.llama.rpc_library import find_rpc
 from specchat.options.declarations import LoadOptions
 from specchat.planning import device
-from specchat.planning.device import Device, find_machine
-from specchat.planning.forecast import devices_of
+from specchat.planning.device import Device
 from specchat.planning.measured_times import planner_here, times_path
 from specchat.planning.memory import Sizes
 from specchat.planning.planner import Planner
@@ -56,17 +60,17 @@ def target(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> Path:
 def way(target: Path, worker: str) -> str:
     """Return how the next plan places the target."""
     options = LoadOptions(ctx=CONTEXT, workers=(worker,))
-    devices = devices_of(find_machine(options.workers))
+    devices = devices_now(Loading(target, workers=(worker,)))
     return planner_here(Sizes(read_header(target)), None, devices, options).first().way
 
 
-def tune(target: Path, worker: str, *words: str) -> tuple[str, str]:
+def tune(target: Path, worker: str, *words: str, code: int = 0) -> tuple[str, str]:
     """Tune it without a draft, in this process, and return what is printed."""
     done = say_here(
         *("tune", "--target", target, "--draft", "none", "--worker", worker, "--threads", "1"),
         *("--ctx", str(CONTEXT), "--rounds", "1", "--max-tokens", "6", *words),
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return done.stdout, done.stderr
 
 
@@ -81,10 +85,14 @@ def test_the_quickest_placement_is_used_from_then_on(target: Path, worker: str) 
     assert all(each["prompt_tokens_per_second"] > 0 for each in timed)
     assert way(target, worker) == timed[0]["way"]
 
-    steps = {each["way"]: float(number) for number, each in enumerate(timed[::-1], 1)}
     content = json.loads(times_path().read_text("utf-8"))
-    (key,) = content["steps"]
-    times_path().write_text(json.dumps(content | {"steps": {key: steps}}), "utf-8")
+    (steps,) = content["steps"].values()
+    assert {way: step["seconds"] for way, step in steps.items()} == {
+        each["way"]: each["step_s"] for each in timed
+    }
+    for number, each in enumerate(timed[::-1]):
+        steps[each["way"]]["seconds"] = 10.0**number
+    times_path().write_text(json.dumps(content), "utf-8")
     assert way(target, worker) == timed[-1]["way"]
 
 
@@ -92,7 +100,7 @@ def test_the_quickest_placement_is_used_from_then_on(target: Path, worker: str) 
 def test_placements_are_named_and_one_that_fails_is_left_out(
     target: Path, worker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line each; plans take the best of the others."""
+    """A line each; what was measured of the others is kept."""
     tuned = placement_tuning._timed
 
     def fails_with_experts(*arguments: object) -> placement_tuning.Timed:
@@ -105,4 +113,44 @@ def test_placements_are_named_and_one_that_fails_is_left_out(
     printed, _ = tune(target, worker)
     assert "layers of the target on the worker, context 1024" in printed
     assert "placement not timed: there is no memory for it" in printed
-    assert way(target, worker).startswith("layers")
+    (steps,) = json.loads(times_path().read_text("utf-8"))["steps"].values()
+    assert [each.partition(",")[0] for each in steps] == ["layers"]
+
+
+def test_memory_that_other_programs_hold_is_not_planned_with(
+    worker: str, tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The devices are those that loading finds: with what is free there now."""
+    target = tiny("llama")
+    host, remote = devices_now(Loading(target, workers=(worker,)))
+    assert host.kind == "cpu"
+    assert remote.worker == worker
+    assert 0 < remote.free < remote.total
+
+    found = Device("CUDA0", "a card", "gpu", free=2**30, total=2**33)
+    build = BuildReport("", "", can_offload=True, backends=(), devices=(host, found))
+    monkeypatch.setattr(placement_tuning, "ask_for_build", lambda: ChildResult(build))
+    assert devices_now(Loading(target))[1:] == [found]
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_at_once_and_keeps_what_was_timed(
+    target: Path, worker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With exit code 130, after what was measured; nothing else is loaded."""
+    tuned, names = placement_tuning._timed, list[str]()
+
+    def interrupted(*arguments: object) -> placement_tuning.Timed:
+        if names:
+            raise KeyboardInterrupt
+        timed = tuned(*arguments)  # type: ignore[arg-type]
+        names.append(timed.way)
+        return timed
+
+    monkeypatch.setattr(placement_tuning, "_timed", interrupted)
+    monkeypatch.setattr(tune_command, "measure_pair", lambda *_: pytest.fail("it goes on"))
+    printed, _ = tune(target, worker, "--json", code=130)
+    assert [each["way"] for each in json.loads(printed)["placements"]] == names
+    (steps,) = json.loads(times_path().read_text("utf-8"))["steps"].values()
+    assert list(steps) == names
+    assert find_tuned(target)
