@@ -17,9 +17,7 @@ from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.cache_types import require_cache_type
 from specchat.planning.context_shape import (
     COPYING_BATCH,
-    LONGEST_OF_STATES,
     USUAL_BATCH,
-    USUAL_TYPE,
     ModelOptions,
     shape_context,
     why_no_branches,
@@ -30,18 +28,17 @@ from specchat.planning.model_layout import ModelLayout
 from specchat.planning.placement import (
     FEWEST,
     NONE_KEPT,
-    NOUNS,
     BlocksOnHost,
     OnHost,
 )
 from specchat.planning.plan import MOST, USUAL_DRAFT, Plan, plans_to_try
 from specchat.planning.plan_ranking import MeasuredStep, PlanRanking
+from specchat.planning.plan_words import PlanWords, gib
 from specchat.planning.token_time import Reads
 
 NEXT_SHARE = 0.85
 """The next smaller plan may take at most this share of the last plan's memory."""
 SMALLEST_CONTEXT = 512
-UNLIMITED = 2**62
 OUTPUT = "output.weight"
 INEXACT_REPACKED = frozenset({"q2_K", "q4_K", "q5_K", "q6_K"})
 """Types whose repacked weights round differently in passes of four or more tokens, on x86."""
@@ -81,6 +78,9 @@ class Planner:
         best = self._groups[0][0]
         self._depth = best.ctx // 2
         self._ranking = PlanRanking(self.devices, best, measured)
+        self._words = PlanWords(
+            target, draft, options, self._host, self.gpus, best, self._draft_is_remote
+        )
         self._is_shared = any(gpu.kind == "integrated" for gpu in self.gpus)
         self._budgets = [self._host.budget, *(gpu.budget for gpu in self.gpus)]
         stored = {STORED_TYPES[tensor.stored].name for tensor in target.header.tensors.values()}
@@ -219,7 +219,7 @@ class Planner:
         left = room - need.cache - need.work
         reason = (
             f"{self._target.header.path.name} does not fit: with a context of {smallest.ctx} tokens"
-            f" it needs {_gib(need.total)}, and {_gib(room)} are free; "
+            f" it needs {gib(need.total)}, and {gib(room)} are free; "
         )
         if left > need.weights // 8:
             return reason + f"a quantization of at most {left / 1e9:.1f} GB would fit"
@@ -376,92 +376,9 @@ class Planner:
             reads=self._reads(self._target, of_target),
             shares=self._shares if len(self.gpus) > 1 else (),
             is_on_gpus=bool(self.gpus) and all(is_whole),
-            summary=self._summary(choice, needs),
-            notice=self._notice(choice),
+            summary=self._words.summary(choice, needs),
+            notice=self._words.notice(choice),
         )
-
-    def _summary(self, choice: Plan, needs: Sequence[Need]) -> str:
-        parts = ["all on the CPU"]
-        if choice.gpu_layers and self.gpus:
-            target = _layers("target", self._target, choice.gpu_layers, self._gpus_name)
-            parts = [target + _but_for(self._target, choice.on_host)]
-            if self._draft and choice.draft_gpu_layers is not None:
-                where = self._gpus_name if self._draft_is_remote else "GPU"
-                name = "head" if self._draft.kind.is_head else "draft"
-                parts.append(_layers(name, self._draft, choice.draft_gpu_layers, where))
-        many = f" for each of {choice.num_texts} answers" if choice.num_texts > 1 else ""
-        parts.append(f"context {choice.ctx}{many}")
-        if choice.cache_type != USUAL_TYPE:
-            parts.append(f"KV cache in {choice.cache_type}")
-        host, *gpus = zip([self._host, *self.gpus], needs, strict=True)
-        parts += [
-            f"{_gib(need.total, device.free)} {_place(device)}"
-            for device, need in [*gpus, host]
-            if need.total and device.total < UNLIMITED
-        ]
-        return ", ".join(parts)
-
-    @property
-    def _gpus_name(self) -> str:
-        """The name for the devices other than the CPU."""
-        if not self._num_remote:
-            return "GPU"
-        workers = "worker" if self._num_remote == 1 else "workers"
-        return workers if self._num_remote == len(self.gpus) else f"GPU and {workers}"
-
-    def _notice(self, choice: Plan) -> str | None:
-        """Return what a plan gives up for memory, None for nothing."""
-        parts = []
-        options, whole = self._options, self._target.num_layers + 1
-        slow = []
-        if self.gpus and options.gpu_layers is None and choice.gpu_layers < whole:
-            on_host = f"{whole - choice.gpu_layers} of {whole} layers of the target"
-            slow.append(on_host if choice.gpu_layers else "the target")
-        if choice.on_host and options.on_cpu is None:
-            slow.append(str(choice.on_host))
-        if slow:
-            runs = "runs" if slow == ["the target"] else "run"
-            parts.append(f"{' and '.join(slow)} {runs} on the CPU, which is slower")
-        if self._draft and choice.draft_gpu_layers is None:
-            parts.append(f"the {self._draft.kind.noun} is not used")
-        best = self._groups[0][0]
-        if choice.rollback_length < best.rollback_length:
-            longest = f"{choice.rollback_length} tokens instead of {LONGEST_OF_STATES}"
-            parts.append(f"drafts have at most {longest}")
-        if choice.num_texts < best.num_texts:
-            parts.append(f"{choice.num_texts} instead of {best.num_texts} answers at once")
-        if choice.ctx < best.ctx:
-            parts.append(f"the context holds {choice.ctx} tokens instead of {best.ctx}")
-        if choice.cache_type != best.cache_type:
-            parts.append(f"the KV cache is stored as {choice.cache_type}")
-        if not choice.is_repacked:
-            parts.append("the weights are read from the disk repeatedly, which is slow")
-        return "memory is short: " + ", ".join(parts) if parts else None
-
-
-def _layers(name: str, model: Sizes, count: int, device: str) -> str:
-    whole = model.num_layers + 1
-    if 0 < count < whole:
-        return f"{count} of {whole} layers of the {name} on the {device}"
-    return f"{name} on the {device if count else 'CPU'}"
-
-
-def _but_for(model: Sizes, on_host: OnHost) -> str:
-    """Return what of a model is not on its device, in words; empty for nothing."""
-    if not on_host:
-        return ""
-    count, whole = on_host.num_blocks, len(model.blocks_with(on_host.part))
-    blocks = f"{count} of {whole} blocks" if count < whole else f"all {whole} blocks"
-    return f" but for the {NOUNS[on_host.part]} of {blocks}"
-
-
-def _place(device: Device) -> str:
-    return "in RAM" if device.kind == "cpu" and not device.worker else f"on {device.short_label}"
-
-
-def _gib(size: int, free: int | None = None) -> str:
-    of_free = "" if free is None else f" of {free / 2**30:.1f}"
-    return f"{size / 2**30:.1f}{of_free} GiB"
 
 
 def why_chains(layout: ModelLayout, kind: DraftKind | None, options: LoadOptions) -> str | None:
