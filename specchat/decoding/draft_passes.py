@@ -1,6 +1,6 @@
 """The target's passes over the end of a transcript and the drafts that follow it."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
@@ -109,9 +109,15 @@ class DraftPasses:
         """How many tokens of the text the next pass reads again before the unread ones."""
         return num_waiting_in(self._target)
 
-    def read_prompt(self, num_forced: int, on_progress: PromptProgress | None) -> Generator[None]:
+    def read_prompt(
+        self,
+        num_forced: int,
+        on_progress: PromptProgress | None,
+        is_brief: Callable[[], bool],
+    ) -> Generator[None]:
         """Read all but the last token, with a pause after each pass if the model allows it.
 
+        Passes are short while `is_brief`.
         `num_cached` is then how many the memory held already. The last `num_forced` tokens belong
         to an interrupted answer, in which they would have been read together with the next drafts.
         They are read in passes just as short, to give the same bits. So is all of that answer if
@@ -134,14 +140,14 @@ class DraftPasses:
         stops = [place for place in places if num_known < place < end]
         self.num_cached = num_known
         for stop in (*stops, end):
-            num_held = yield from self._reading(tokens[:stop], report)
+            num_held = yield from self._reading(tokens[:stop], report, is_brief)
             self.num_cached = min(self.num_cached, num_held)
         self.depth = end
         while (num_waiting := self.num_unread - 1) > 0:
             self._read(min(self._request.longest_pass or num_waiting, num_waiting))
 
     def _reading(
-        self, tokens: Sequence[int], on_progress: PromptProgress
+        self, tokens: Sequence[int], on_progress: PromptProgress, is_brief: Callable[[], bool]
     ) -> Generator[None, None, int]:
         """Read these tokens; return how many the memory held already.
 
@@ -149,7 +155,7 @@ class DraftPasses:
         """
         if not isinstance(self._target, PausingModel):
             return self._target.prefill(tokens, on_progress)
-        reading = self._target.reading(tokens, on_progress)
+        reading = self._target.reading(tokens, on_progress, is_brief)
         while True:
             try:
                 next(reading)

@@ -1,7 +1,7 @@
 """Several answers at once, whose passes are made together.
 
 Every answer that writes takes part in each pass, with its own draft. Prompts are read between such
-passes, one pass of one prompt at a time, so a long one delays the others by that.
+passes, one short pass of one prompt at a time, so a long one delays the others by that.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,8 +16,9 @@ from specchat.decoding.loop import Answer, Steps
 from specchat.decoding.ports import Rows
 from specchat.errors import Cancelled, SpecchatError
 
-Outcome: TypeAlias = tuple[int, Chunk | SpecchatError]
-"""The number of an answer, and a chunk of it or the error that it has failed with."""
+Outcome: TypeAlias = tuple[int, Chunk | SpecchatError | None]
+"""The number of an answer, and a chunk of it or the error that it has failed with. None comes
+before a part of its prompt is read: what the others have said should not wait for that."""
 
 
 class SharedPasses(Protocol):
@@ -74,6 +75,7 @@ class _Joint:
             if reading:
                 least = min(reading, key=lambda each: each.num_prompt_passes)
                 least.num_prompt_passes += 1
+                yield least.number, None
                 yield from self._advance(least)
             for group in self._groups():
                 concluded = self._concluded(group)
@@ -136,6 +138,7 @@ class _Joint:
             return
         each.answer.num_sharing = len(self._running)
         while True:
+            before = each.answer.prompt_s
             try:
                 event = next(each.steps)
             except StopIteration:
@@ -145,6 +148,9 @@ class _Joint:
                 self._running.remove(each)
                 yield each.number, raised
                 return
+            for other in self._running:  # those that write have waited for a part of its prompt
+                if other.wanted:
+                    other.answer.waited_s += each.answer.prompt_s - before
             if isinstance(event, Chunk):
                 yield each.number, event
             else:

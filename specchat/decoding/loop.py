@@ -61,10 +61,12 @@ def decode(
 class Answer:
     """One answer while it is decoded: the transcript grows by a step at a time.
 
-    `num_sharing` answers share its passes.
+    `num_sharing` answers share its passes. In the present step it has waited `waited_s` for their
+    prompts.
     """
 
     num_sharing = 1
+    waited_s = 0.0
     _ended = 0.0
     """When the last step ended, by the clock."""
 
@@ -93,6 +95,11 @@ class Answer:
     def longest_pass(self) -> int | None:
         """The longest pass that it may take part in, None if any may be."""
         return self._request.longest_pass
+
+    @property
+    def prompt_s(self) -> float:
+        """The seconds that reading its prompt has taken so far."""
+        return self._statistics.prompt_s
 
     def steps(self) -> Steps:
         """Yield the chunks of the answer, and the passes that it wants."""
@@ -127,21 +134,28 @@ class Answer:
         statistics = self._statistics
         statistics.prompt_tokens = len(self._transcript.tokens) - statistics.forced
         num_forced = self._num_forced_last() if self._request.longest_pass else 0
-        reading = self._passes.read_prompt(num_forced, self._on_progress)
-        before, began = statistics.prompt_s, perf_counter()
+        reading = self._passes.read_prompt(num_forced, self._on_progress, self._is_brief)
         is_read = False
         while not is_read:
+            began = perf_counter()  # others write meanwhile
             try:
                 is_read = next(reading, READ) is READ
                 if is_read:
                     statistics.cached_tokens = self._passes.num_cached
                     self._drafts.begin(self._passes.most_branches)
             finally:
-                statistics.prompt_s = before + perf_counter() - began
+                statistics.prompt_s += perf_counter() - began
                 if statistics.forced:
                     statistics.time_to_first_token_s = statistics.prompt_s
             if not is_read:
                 yield
+
+    def _is_brief(self) -> bool:
+        """Whether passes over the prompt are short: others wait for them.
+
+        If its bits matter, they are as long as they always are.
+        """
+        return self.num_sharing > 1 and not self._request.longest_pass
 
     def _num_forced_last(self) -> int:
         """Return how many forced tokens end the steps that the answer begins with.
@@ -191,8 +205,9 @@ class Answer:
         self._pacer.end_step(chunk.tokens[:num_decided], share)
         if self.num_sharing > 1:  # it also waited for the drafts of others
             began = self._ended or began
+        began += self.waited_s
         seconds = self._statistics.time_step(began, drafting, verifying)
-        self._ended = began + seconds
+        self._ended, self.waited_s = began + seconds, 0.0
         times, num_forced = self._statistics.step_times, chunk.origins.count(GRAMMAR.name)
         num_own, num_repeating = len(chunk.tokens) - num_forced, self._repeats.add(chunk.tokens)
         # the beginning of a continued answer may repeat, too, but only what is new counts

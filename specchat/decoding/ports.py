@@ -70,9 +70,15 @@ class PausingModel(LanguageModel, Protocol):
         """How many tokens of the text the next pass reads before those it is given."""
 
     def reading(
-        self, tokens: Sequence[int], on_progress: PromptProgress | None = None
+        self,
+        tokens: Sequence[int],
+        on_progress: PromptProgress | None,
+        is_brief: Callable[[], bool],
     ) -> Generator[None, None, int]:
-        """Do what `prefill` does, with a pause after each pass, and return the same."""
+        """Do what `prefill` does, with a pause after each pass, and return the same.
+
+        Passes are short while `is_brief`: other texts wait for them.
+        """
 
 
 @runtime_checkable

@@ -192,8 +192,9 @@ class Engine(ABC):
     def begin_together(self, requests: Sequence[AnswerRequest]) -> Generator[tuple[int, Update]]:
         """Begin up to `facts.at_once` answers, whose passes are made together.
 
-        Yields the number of an answer, counted from 0, and an update of it. An answer that fails
-        has the error in its last update. Stopping stops all of them.
+        Yields the number of an answer, counted from 0, and an update of it, which is empty before a
+        part of its prompt is read: that delays the others. An answer that fails has the error in
+        its last update. Stopping stops all of them.
         """
         raise NotImplementedError
 

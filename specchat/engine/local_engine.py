@@ -257,6 +257,8 @@ class LocalEngine(Engine):
                 if isinstance(outcome, Chunk):
                     given[place].append(outcome)
                     update = next(updates[place])
+                elif outcome is None:
+                    update = Update(statistics=running[place].statistics)
                 else:
                     update = Update(statistics=running[place].statistics, error=outcome)
                 self._follow_others(update.statistics)

@@ -27,6 +27,9 @@ from specchat.planning.host_resources import num_threads
 
 DONE, NO_ROOM, ABORTED = 0, 1, 2
 """What llama_decode returns; anything negative is a failure."""
+BRIEF_CHUNK = 32
+"""The tokens of a pass over a prompt on a CPU while other texts wait: nearly as fast as longer
+ones. On a GPU short passes would be much slower."""
 FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 
 
@@ -46,7 +49,7 @@ class BesideTarget:
 class NativeContext(AbstractContextManager["NativeContext"]):
     """One of llama.cpp's contexts. Which texts its memory holds, their TextMemory knows.
 
-    `chunk` is the most tokens of a pass.
+    `chunk` is the most tokens of a pass, `brief_chunk` those of one that should not take long.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class NativeContext(AbstractContextManager["NativeContext"]):
         # One micro-batch per pass: to make room in a sliding window's cache for a later one,
         # llama.cpp may drop tokens that an earlier one still attends to.
         self.chunk = int(api.llama_n_ubatch(self.handle))
+        self.brief_chunk = self.chunk if is_on_gpu else min(BRIEF_CHUNK, self.chunk)
         self._beside = beside
         self.gives_all_logits = model.sizes.kind.gives_all_logits
         self._rows_at: tuple[int | None, list[Logits]] = (None, [])

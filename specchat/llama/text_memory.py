@@ -1,6 +1,6 @@
 """The memory of one text in a context: evaluating tokens, reading logits, and rolling back."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -110,7 +110,7 @@ class TextMemory:
         Keeps the longest common prefix. Raises ContextFull if they do not fit, Cancelled when
         stopped; the memory then holds a prefix of the tokens.
         """
-        reading = self.reading(tokens, on_progress)
+        reading = self.reading(tokens, on_progress, lambda: False)
         while True:
             try:
                 next(reading)
@@ -119,9 +119,15 @@ class TextMemory:
                 return num_cached
 
     def reading(
-        self, tokens: Sequence[int], on_progress: PromptProgress | None = None
+        self,
+        tokens: Sequence[int],
+        on_progress: PromptProgress | None,
+        is_brief: Callable[[], bool],
     ) -> Generator[None, None, int]:
-        """Do the same with a pause after each pass: others may use the context meanwhile."""
+        """Do the same with a pause after each pass: others may use the context meanwhile.
+
+        Passes are short while `is_brief`.
+        """
         if len(tokens) > self.capacity:
             raise ContextFull(f"{len(tokens)} tokens do not fit a context of {self.capacity}")
         num_common = self.count_known(tokens)
@@ -135,7 +141,8 @@ class TextMemory:
         self.tokens = list(tokens[:num_cached])
         while len(self.tokens) < len(tokens):
             start = len(self.tokens)
-            self.evaluate(tokens[start : start + self._chunk], 0)
+            most = self.native.brief_chunk if is_brief() else self._chunk
+            self.evaluate(tokens[start : start + most], 0)
             if on_progress:
                 on_progress(len(self.tokens), len(tokens))
             yield

@@ -211,7 +211,8 @@ class _Host:
                 self._gather(answer, update)
                 if update.is_over:
                     left.discard(answer)
-                if update.is_over or perf_counter() - sent_at >= MESSAGE_INTERVAL:
+                is_due = perf_counter() - sent_at >= MESSAGE_INTERVAL
+                if is_due or update.is_over or not update.chunks:  # a part of a prompt is next
                     self._send_gathered()
                     sent_at = perf_counter()
         except Exception as error:  # noqa: BLE001  # the client must receive every error

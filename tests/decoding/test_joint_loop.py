@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
+from specchat.decoding import joint_loop, loop
+from specchat.decoding import statistics as decoding_statistics
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.draft_passes import TargetPass
 from specchat.decoding.joint_loop import decode_together
@@ -60,16 +62,24 @@ class Passes:
 
 
 class PausingToy(ToyLanguageModel):
-    """A toy that reads its prompt three tokens at a time."""
+    """A toy that reads its prompt three tokens at a time, and notes whether it was to be brief."""
 
-    def reading(self, tokens: Sequence[int], on_progress: Any = None) -> Any:
+    def reading(self, tokens: Sequence[int], on_progress: Any, is_brief: Callable[[], bool]) -> Any:
         """Pause after each pass."""
         num_cached = self.count_known(tokens)
+        self.brief: list[bool] = []
         for end in range(num_cached + 3, len(tokens), 3):
+            self.brief.append(is_brief())
             self.prefill(tokens[:end])
             yield
         self.prefill(tokens, on_progress)
         return num_cached
+
+
+def brief_passes(pair: ToyPair) -> list[bool]:
+    """Return whether each pass over its prompt was to be brief."""
+    assert isinstance(pair.target, PausingToy)
+    return pair.target.brief
 
 
 def pair_of(number: int) -> ToyPair:
@@ -109,7 +119,8 @@ def together(
     answers = [answer_of(pair, each) for pair, each in zip(pairs, asked, strict=True)]
     found: dict[int, list[Chunk | SpecchatError]] = {number: [] for number in numbers}
     for place, outcome in decode_together(answers, passes):
-        found[numbers[place]].append(outcome)
+        if outcome is not None:
+            found[numbers[place]].append(outcome)
     return found
 
 
@@ -155,9 +166,25 @@ def test_a_long_prompt_is_read_between_the_passes_of_the_others() -> None:
         request(1, GREEDY, draft_length=0, tokens=list(range(10)) * 6),
     ]
     answers = [answer_of(pair, each) for pair, each in zip(pairs, asked, strict=True)]
-    order = [number for number, _ in decode_together(answers, Passes())]
+    outcomes = list(decode_together(answers, Passes()))
+    order = [number for number, outcome in outcomes if outcome is not None]
     before = order.index(1)
     assert 15 <= before <= 22  # 59 tokens in passes of three, a step of the other after each
+    first = outcomes.index((1, None))
+    assert [outcome is None for _, outcome in outcomes[first : first + 20]] == [True, False] * 10
+    assert brief_passes(pairs[1]) == [True] * 19
+
+
+@pytest.mark.parametrize("options", [{"longest_pass": 4}, {}])
+def test_prompts_are_read_in_whole_passes_alone_or_where_bits_matter(
+    options: dict[str, Any],
+) -> None:
+    """Short passes have other bits, and nobody waits for an answer by itself."""
+    numbers = [2, 3] if options else [3]
+    pairs = [pair_of(number) for number in numbers]
+    asked = [request(number, GREEDY, **options) for number in numbers]
+    list(decode_together(list(map(answer_of, pairs, asked)), Passes()))
+    assert all(brief_passes(pair) and not any(brief_passes(pair)) for pair in pairs)
 
 
 @pytest.mark.parametrize("longest", [1, 2, 3, 5, 8])
@@ -205,7 +232,7 @@ def test_only_the_answer_that_fails_ends() -> None:
     ]
     found: dict[int, list[Any]] = {0: [], 1: [], 2: []}
     for number, outcome in decode_together(answers, passes):
-        found[number].append(outcome)
+        found[number] += [outcome] if outcome is not None else []
 
     assert [str(each) for each in found[1]] == ["this text cannot be read"]
     for number in (0, 2):
@@ -242,7 +269,7 @@ def test_an_answer_that_is_given_up_leaves_the_others_alone() -> None:
     answers = [answer_of(pair, each) for pair, each in zip(pairs, asked, strict=True)]
     found: dict[int, list[Any]] = {0: [], 1: [], 2: []}
     for number, outcome in decode_together(answers, Passes()):
-        found[number].append(outcome)
+        found[number] += [outcome] if outcome is not None else []
         stopped[0] = len(found[1]) >= 3
 
     assert found[1][-1].finish == "cancelled"
@@ -263,3 +290,33 @@ def test_statistics_are_each_answers_own() -> None:
             found, wanted = getattr(pair.statistics, name), getattr(own.statistics, name)
             assert found == wanted, name
         assert isinstance(pair.statistics, Statistics)
+
+
+def test_what_others_read_is_not_in_an_answers_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass over a prompt takes 100 seconds of a clock, a shared pass one."""
+    now = [0.0]
+    for module in (joint_loop, loop, decoding_statistics):
+        monkeypatch.setattr(module, "perf_counter", lambda: now[0])
+    pairs = [pair_of(0), pair_of(1)]
+    read = pairs[1].target.prefill
+
+    def slow(*arguments: Any) -> int:
+        now[0] += 100
+        return read(*arguments)
+
+    monkeypatch.setattr(pairs[1].target, "prefill", slow)
+    asked = [
+        request(0, GREEDY, draft_length=0, max_tokens=30),
+        request(1, GREEDY, draft_length=0, max_tokens=30, tokens=list(range(10)) * 3),
+    ]
+
+    def tick(_: Sequence[TargetPass]) -> None:
+        now[0] += 1
+
+    answers = list(map(answer_of, pairs, asked))
+    list(decode_together(answers, Passes(before=tick)))
+    writing, reading = (pair.statistics for pair in pairs)
+    assert reading.prompt_s == 1000  # ten passes over 29 tokens
+    assert reading.decode_s <= 30
+    assert writing.prompt_s == 0
+    assert 15 <= writing.decode_s <= 30  # the passes that it made by itself took no time

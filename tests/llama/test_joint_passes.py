@@ -118,7 +118,7 @@ def test_prompts_are_read_between_the_passes_of_others(tiny: WriteModel, archite
         for text, tokens in zip(texts[:2], known[:2], strict=True):
             text.prefill(tokens)
         long = np.random.default_rng(8).integers(3, 250, 400).tolist()
-        for _ in texts[2].reading(long):
+        for _ in texts[2].reading(long, None, lambda: True):
             joint.run([TargetPass(text, [77], 1) for text in texts[:2]])
             for own in known[:2]:
                 own.append(77)

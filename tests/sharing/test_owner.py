@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -19,7 +19,7 @@ from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine
 from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
-from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
 from specchat.requests.answer_update import Update
 from specchat.requests.prompt_size import PromptSize
 from specchat.sharing import engine_host, shared_engine
@@ -197,6 +197,43 @@ def test_a_stop_before_the_process_keeps_what_was_read_is_not_lost() -> None:
     host = engine_host._Host(theirs, cast(Connection, SimpleNamespace(recv=stops.get)))
     host.serve(Held())
     assert ours.recv() == engine_host.Returned(1, None)
+
+
+class Reading(Held):
+    """Writes a step of one answer, then reads a part of another's prompt until it is let go on."""
+
+    def __init__(self) -> None:
+        """Read nothing yet."""
+        super().__init__()
+        self.is_reading, self.may_go_on = threading.Event(), threading.Event()
+
+    def begin_together(self, requests: Sequence[AnswerRequest]) -> Generator[tuple[int, Update]]:
+        """Answer two requests."""
+        chunks = [Chunk("one", (1,)), Chunk("two", (2,)), Chunk("three", (3,))]
+        for chunk in chunks:  # as fast as messages are not
+            yield 0, Update((chunk,))
+        yield 1, Update()
+        self.is_reading.set()
+        assert self.may_go_on.wait(60)
+        yield 0, Update((Chunk("", finish="stop"),), finish="stop")
+        yield 1, Update((Chunk("", finish="stop"),), finish="stop")
+
+
+def test_steps_do_not_wait_while_the_prompt_of_another_is_read() -> None:
+    """Steps that follow each other fast are sent together, but before a pass over a prompt."""
+    ours, theirs = Pipe()
+    engine, host = Reading(), engine_host._Host(theirs, theirs)
+    asked = engine_host.Decode(1, (GenerateRequest("?"), GenerateRequest("?")))
+    answering = threading.Thread(target=host._answer, args=(engine, asked))
+    answering.start()
+    assert engine.is_reading.wait(60)
+    said = ""
+    while "three" not in said and ours.poll(0):
+        sent = ours.recv()
+        said += "".join(chunk.text for chunk in sent.update.chunks)
+    engine.may_go_on.set()
+    answering.join(60)
+    assert said == "onetwothree"
 
 
 def test_only_the_owner_reads_why_an_engine_has_ended() -> None:
