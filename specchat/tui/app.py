@@ -40,6 +40,7 @@ from specchat.tui.commands import (
     OFFER_COMMANDS,
     find_command,
     find_slash,
+    key_names,
     palette_rows,
 )
 from specchat.tui.controllers.chat_state import ChatState
@@ -116,6 +117,12 @@ class ChatApp(App[None]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the colours that the style sheet needs and Textual's themes lack."""
         return own_variables(self.current_theme)
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Name a key at the bottom as everywhere else: Ctrl+D, F8, Esc; a letter as it is typed."""
+        name = super().get_key_display(binding)
+        is_named = bool(binding.key_display) or (len(name) == 1 and binding.key != "enter")
+        return name if is_named else key_names(binding.key)
 
     def _begin_in(self, theme: str) -> None:
         """Use a theme from the first frame on; an unknown one is reported later."""

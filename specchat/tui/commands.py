@@ -204,7 +204,7 @@ KEY_ACTIONS = frozenset(command.id for command in COMMANDS if command.key)
 SLASHES = {word: command for command in COMMANDS for word in command.slash}
 _SLASH = re.compile(r"/(\w*)(?:\s+(.*))?", re.DOTALL)
 _KEYS = {command.id: command.key for command in (*COMMANDS, *COMPOSER_COMMANDS)}
-_KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
+_KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del"}
 
 
 def find_command(action: str) -> Command | None:

@@ -37,7 +37,7 @@ from tables import table
 from tui.driving import say, screen_text, stop_halfway, type_keys, until
 
 WIDE = (240, 60)
-KEYS = ["⏎", "Send", "esc", "Stop", "f8", "Models", "f7", "Race", "f6", "Steps", "f1", "Help"]
+KEYS = ["Enter", "Send", "Esc", "Stop", "F8", "Models", "F7", "Race", "F6", "Steps", "F1", "Help"]
 
 
 def test_ids_keys_and_slash_words_are_unique() -> None:

@@ -55,7 +55,7 @@ def require_all_in_sight(app: App[None]) -> None:
     assert app.screen.query_one(Footer).region.height == 1
     shown = screen_text(app)
     assert " Save" in shown
-    assert "esc Cancel" in shown
+    assert "Esc Cancel" in shown
 
 
 def require_reason(app: App[None], words: str) -> None:
@@ -195,7 +195,7 @@ async def test_a_question_names_each_key_once(size: tuple[int, int]) -> None:
         for key, expected in (("enter", True), ("y", True), ("escape", False), ("n", False)):
             details = "A chat\n" * (1 if key == "n" else 40)  # more than fits the screen
             app.push_screen(ConfirmScreen("Delete it?", details, "Delete", "Keep"), answers.append)
-            await until(pilot, lambda: "⏎ Choose esc Cancel" in screen_text(app))
+            await until(pilot, lambda: "Enter Choose Esc Cancel" in screen_text(app))
             shown = screen_text(app)
             assert "Delete it?" in shown
             assert " Keep " in shown

@@ -172,7 +172,7 @@ async def test_an_explanation_can_be_read_to_its_end(size: tuple[int, int]) -> N
         await pilot.press(*["pagedown"] * 4)
         await pilot.wait_for_animation()
         await until(pilot, lambda: explanation.split()[-1] in screen_text(app).split())
-        assert "esc Close" in screen_text(app)
+        assert "Esc Close" in screen_text(app)
 
 
 @pytest.mark.slow

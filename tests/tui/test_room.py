@@ -64,7 +64,7 @@ async def test_a_list_over_the_chat_takes_the_whole_width(size: tuple[int, int])
         middle = app.query_one("#middle").region
         assert app.query_one(Sidebar).region == middle
         assert re.search(r"\d\d:\d\d A question", screen_text(app))
-        await until(pilot, lambda: "esc Back" in screen_text(app).splitlines()[-1])
+        await until(pilot, lambda: "Esc Back" in screen_text(app).splitlines()[-1])
         await pilot.resize_terminal(100, 24)
         await until(pilot, lambda: app.query_one(Sidebar).region.width == LIST_WIDTH)
         await until(pilot, lambda: " A question " in screen_text(app).splitlines()[5])

@@ -75,6 +75,16 @@ async def test_a_theme_is_chosen_from_a_list(file: Path) -> None:
         assert not says(file, 'theme = "nord"')
 
 
+@pytest.mark.usefixtures("file")
+async def test_a_setting_says_what_holds_in_this_chat_instead() -> None:
+    """Where the model or the command line asks for another value than the settings."""
+    app = chat(Script(), options={"temperature": 0.3})
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f9")
+        await until(pilot, lambda: "In this chat: 0.3" in screen_text(app))
+        assert screen_text(app).count("In this chat") == 1
+
+
 @pytest.mark.slow
 async def test_a_wrong_value_keeps_the_dialog_open(file: Path) -> None:
     """The dialog says what is wrong and keeps what was typed, the cursor at its end."""
@@ -162,7 +172,7 @@ async def test_wrapped_lines_keep_their_indent(size: tuple[int, int]) -> None:
         assert all(line.startswith("    ") and line[4] != " " for line in others)
         assert max(map(len, others)) <= settings.scrollable_content_region.width
         assert "⏎ Change" in screen_text(app)
-        assert "esc Close" in screen_text(app)
+        assert "Esc Close" in screen_text(app)
 
 
 def is_theme(app: ChatApp, name: str) -> bool:

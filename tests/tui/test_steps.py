@@ -168,7 +168,7 @@ async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -
         assert "Most probable here" in shown
         for number in range(1, 7):
             assert re.search(rf"(?<!\w){number} (abcd|·other|ijkl) ", shown)
-        for key in ("esc Close", "←→ Step", "↑↓ Token", "1-6 Go on", "d Draft", "x Rejected"):
+        for key in ("Esc Close", "←→ Step", "↑↓ Token", "1-6 Go on", "d Draft", "x Rejected"):
             assert key in shown
         area = app.screen.query_one(VerticalScroll)
         assert area.max_scroll_y == 0

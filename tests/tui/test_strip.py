@@ -51,8 +51,10 @@ def test_the_strip_says_why_there_is_no_gain() -> None:
     plain = Statistics(
         generated_tokens=400, decode_s=4.0, steps=400, draft_off_reason="the draft model is paused"
     )
-    reason = "No drafts: the draft model is paused."
+    reason = "no drafts: the draft model is paused"
     assert line(Figures(plain), 110) == f"100.0 tokens/s · plain speed · {reason}"
+    undrafted = Statistics(generated_tokens=400, decode_s=4.0, steps=400)
+    assert line(Figures(undrafted), 110) == "100.0 tokens/s · plain speed · no drafts so far"
     assert line(Figures(plain), 58) == "100.0 tokens/s · plain speed"
     unsure = Statistics(drafted=9, accepted=3, generated_tokens=40, steps=9, decode_s=0.4)
     assert "measuring" in line(Figures(unsure), 58)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from textual.events import Key, Paste
+from textual.widgets import Input
 
 from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.message_views import MessageView
-from tui.driving import say, type_keys, until
+from tui.driving import say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (110, 36)
@@ -124,6 +125,20 @@ async def test_ctrl_c_closes_a_dialog() -> None:
         await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
         await pilot.press("ctrl+c")
         await until(pilot, lambda: not isinstance(app.screen, ChoiceScreen))
+
+
+async def test_ctrl_c_clears_the_filter_of_the_chats_before_it_leaves_them() -> None:
+    """Where nothing was found, the list says so."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f2", "slash", *"zz")
+        await until(pilot, lambda: "Nothing found" in screen_text(app))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not app.query_one("#filter", Input).value)
+        assert app.query_one("#conversations").has_focus
+        await pilot.press("ctrl+c", "ctrl+c")
+        assert app.query_one(Composer).has_focus
+        assert not app._exit
 
 
 async def test_what_was_not_sent_comes_back(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class SettingsDialogs:
         """Change settings until the list is closed; the cursor is on the marked one first."""
         while True:
             settings = read_settings()
-            choices = [_entry(each, settings[each.name]) for each in settings_in_order()]
+            choices = [self._entry(each, settings[each.name]) for each in settings_in_order()]
             title, line = f"Settings in {settings.path}", SettingsLine()
             screen = ChoiceScreen(title, choices, marked=marked, line=line)
             marked = await self.view.app.push_screen_wait(screen)
@@ -135,17 +135,22 @@ class SettingsDialogs:
         elif name == "screen.statistics":
             self.view.want_panel(wants=value)
 
+    def _entry(self, setting: Option, value: object) -> ListEntry:
+        """Return the list entry of a setting; a changed one is marked and shows its default.
 
-def _entry(setting: Option, value: object) -> ListEntry:
-    """Return the list entry of a setting; a changed one is marked and shows its default."""
-    help_text, is_changed = setting.help, value != setting.default
-    if is_changed:
-        help_text += f" Default: {_shown(setting, setting.default)}"
-    shown = _shown(setting, value)
-    if isinstance(value, bool):
-        shown = SWITCHED_ON if value else SWITCHED_OFF
-    mark, group = "•" if is_changed else " ", setting_group(setting)
-    return ListEntry(setting.name, setting_title(setting), help_text, group, shown, mark)
+        Where the model, the command line or a preset asks for something else, it says what holds.
+        """
+        help_text, is_changed = setting.help, value != setting.default
+        if is_changed:
+            help_text += f" Default: {_shown(setting, setting.default)}"
+        held = self.state.options.current.get(setting.key, value)
+        if setting.table == "sampling" and held != value:
+            help_text += f" In this chat: {_shown(setting, held)}"
+        shown = _shown(setting, value)
+        if isinstance(value, bool):
+            shown = SWITCHED_ON if value else SWITCHED_OFF
+        mark, group = "•" if is_changed else " ", setting_group(setting)
+        return ListEntry(setting.name, setting_title(setting), help_text, group, shown, mark)
 
 
 def _choices(words: Iterable[str]) -> list[ListEntry]:

@@ -183,9 +183,7 @@ class ChoiceScreen(Dialog[str | None]):
             text = self._line(choice, width)
             text.highlight_words(words.split(), "bold not dim", case_sensitive=False)
             lines.append((choice.group, Option(text, id=choice.key)))
-        if words and not lines:
-            lines.append(("", Option(Text("Nothing found", "dim"), disabled=True)))
-        choices.fill(lines, marked)
+        choices.fill(lines, marked, words=words)
 
     def _line(self, choice: ListEntry, width: int) -> Text:
         """Return an entry: its words in `width` cells and their value, and the indented detail."""

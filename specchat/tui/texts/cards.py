@@ -146,7 +146,8 @@ def _origins(figures: Figures, width: int) -> Content:
     if not drawn:
         return Content()
     parts, glyphs = zip(*drawn, strict=True)
-    return _stacked(parts, width, "".join(glyphs))
+    bar = _stacked(parts, width, "".join(glyphs))
+    return _lines(Content.styled("tokens from", MUTED), bar)
 
 
 def _times(figures: Figures, width: int) -> dict[str, Content]:

@@ -24,8 +24,7 @@ def verdict(figures: Figures) -> str:
     if stats.draft_off_reason and not stats.drafted:
         return f"No drafts: {stats.draft_off_reason}."
     if figures.kind == "plain":
-        drafts = "nothing was drafted" if figures.is_counted else "no drafts so far"
-        return f"Plain speed: {drafts}."
+        return f"Plain speed: {_undrafted(figures)}."
     if figures.kind == "measuring" and figures.is_counted:
         cause = "Too short" if stats.decode_s < MIN_SECONDS else "Not enough"
         return f"{cause} to tell what speculation brought."
@@ -51,10 +50,17 @@ def _served_verdict(figures: Figures) -> str:
     return ""
 
 
+def _undrafted(figures: Figures) -> str:
+    return "nothing was drafted" if figures.is_counted else "no drafts so far"
+
+
 def off_reason(figures: Figures) -> str:
-    """Return in a sentence why nothing is drafted; empty if there is a gain to speak of."""
+    """Return why nothing is drafted, to follow the words "plain speed"; empty if something is."""
     is_plain = figures.kind == "plain" or bool(figures.statistics.speculation_off_reason)
-    return verdict(figures) if is_plain else ""
+    if not is_plain:
+        return ""
+    words = verdict(figures).removesuffix(".").removeprefix("Plain speed: ")
+    return words[0].lower() + words[1:]
 
 
 def why(figures: Figures) -> str:
@@ -102,7 +108,7 @@ def gain_words(figures: Figures) -> str:
         return "gain not reported"
     if not figures.is_counted:
         return "measuring"
-    return "too short to tell" if figures.statistics.decode_s < MIN_SECONDS else "cannot tell"
+    return "too short to tell" if figures.statistics.decode_s < MIN_SECONDS else "gain unclear"
 
 
 def gain_with_error(figures: Figures) -> str:

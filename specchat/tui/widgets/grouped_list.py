@@ -14,10 +14,13 @@ class GroupedList(OptionList):
 
     has_gaps = True
 
-    def fill(self, lines: Iterable[tuple[str, Option]], *wanted: str | None) -> None:
+    def fill(
+        self, lines: Iterable[tuple[str, Option]], *wanted: str | None, words: str = ""
+    ) -> None:
         """Show lines, given with their groups, and highlight the first listed one of `wanted`.
 
-        Without any of those, highlight the first line. The group "" has no heading.
+        Without any of those, highlight the first line. The group "" has no heading. Without lines,
+        say that the words searched for were not found.
         """
         options: list[Option] = []
         for group, members in groupby(lines, itemgetter(0)):
@@ -25,6 +28,8 @@ class GroupedList(OptionList):
                 name = f"\n{group}" if options and self.has_gaps else group
                 options.append(Option(Text(name), disabled=True))
             options += [option for _, option in members]
+        if words and not options:
+            options.append(Option(Text("Nothing found", "dim"), disabled=True))
         self.clear_options()
         self.add_options(options)
         listed = [each.id for each in options if not each.disabled]

@@ -25,7 +25,7 @@ class Sidebar(Vertical):
     """Conversations, newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Back"),
+        Binding("escape,ctrl+c", "leave", "Back"),
         Binding("r", "app.conversation('rename')", "Rename"),
         Binding("delete,d", "app.conversation('delete')", "Delete"),
         Binding("/", "app.focus('filter')", "Filter"),
@@ -101,7 +101,7 @@ class Sidebar(Vertical):
             (_group(each.changed), Option(_line(each, self._dates(titles, each)), id=str(each.id)))
             for each in found
         ]
-        self.query_one(GroupedList).fill(lines, str(self._current))
+        self.query_one(GroupedList).fill(lines, str(self._current), words=words)
 
 
 def _line(conversation: Conversation, is_dated: bool) -> str:
