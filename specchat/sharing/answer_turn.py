@@ -15,8 +15,11 @@ from specchat.requests.answer_update import Update
 from specchat.requests.progress import Progress, Stage
 from specchat.sharing.tickets import Ticket
 
-SLICE_SECONDS = 1.0
+SLICE_SECONDS = 0.5
 """How long answers go on while others wait, before one of them goes on."""
+CHEAP_SECONDS = 0.05
+"""What going on with an answer may take before its first step, most of it for setting one text
+aside and restoring another. Where it takes longer, so does the turn, by as many times."""
 SHARE_ERROR = 0.02
 """A share of a prompt that may be read again without harm: the last token is, for one."""
 
@@ -43,7 +46,9 @@ class Turn:
         self._parts = [_Part(ticket) for ticket in tickets]
         self._left = set(range(len(self._parts)))
         """The numbers of the answers that have not ended."""
-        self._ends_at = monotonic() + SLICE_SECONDS
+        self._began = monotonic()
+        self._ends_at = self._began + SLICE_SECONDS
+        self._is_lengthened = False
         self._is_interrupted = False
 
     def take(self) -> Iterator[End]:
@@ -65,6 +70,7 @@ class Turn:
                     left.discard(number)
                     yield part.ticket, end
                 elif has_advanced:  # a turn that only repeats what there is would never get on
+                    self._lengthen(part, update.statistics.decode_s)
                     self._check()
                 if not left:
                     return
@@ -83,6 +89,16 @@ class Turn:
         left = asked.max_tokens and asked.max_tokens - part.num_emitted
         begun, on_progress = part.begun or asked.begun, partial(self._on_progress, part)
         return replace(asked, begun=begun, max_tokens=left, on_progress=on_progress)
+
+    def _lengthen(self, part: "_Part", decode_s: float) -> None:
+        """Lengthen the turn at its first steps if it took long to go on with an answer.
+
+        `decode_s` is the time of the steps.
+        """
+        if part.begun and not self._is_lengthened:
+            self._is_lengthened = True
+            seconds = monotonic() - self._began - decode_s
+            self._ends_at = self._began + SLICE_SECONDS * max(1.0, seconds / CHEAP_SECONDS)
 
     @property
     def _has_cancelled(self) -> bool:

@@ -7,7 +7,7 @@ from time import monotonic
 
 from specchat.sharing.tickets import QueueFull, Ticket
 
-MOST_SECONDS_PASSED_OVER = 2.0
+MOST_SECONDS_PASSED_OVER = 0.5
 """How long new requests may go before an answer that waits for a turn."""
 MOST_IN_TURN = 4
 """Answers that take turns; the others wait until one of these has ended."""

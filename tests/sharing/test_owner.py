@@ -97,6 +97,40 @@ class Held(Engine):
             raise self.close_error
 
 
+class Clocked(Held):
+    """Writes without end, by a clock of its own; going on with an answer takes some of its time."""
+
+    STEP = 1 / 16
+
+    def __init__(self, seconds_to_go_on: float) -> None:
+        """Begin with no turn."""
+        super().__init__()
+        self.facts = replace(FACTS, takes_turns=True)
+        self.now, self.seconds_to_go_on = 0.0, seconds_to_go_on
+        self.turns: list[int] = []
+        """The steps of each turn."""
+
+    def begin(self, request: AnswerRequest) -> Generator[Update]:
+        """Begin a turn."""
+        self.has_begun.set()
+        assert self.may_begin.wait(60)
+        self._is_stopped = False
+        self.turns.append(0)
+        return self._turn(request)
+
+    def _turn(self, request: AnswerRequest) -> Generator[Update]:
+        statistics = Statistics(prompt_tokens=9)
+        if request.begun:
+            self.now += self.seconds_to_go_on
+            yield Update(tuple(request.begun), statistics)
+        while not self._is_stopped:
+            self.now += self.STEP
+            statistics.decode_s += self.STEP
+            self.turns[-1] += 1
+            yield Update((Chunk("a"),), statistics)
+        yield Update((Chunk("", finish="cancelled"),), statistics, finish="cancelled")
+
+
 def asked(engine: SharedEngine, client: str = "a") -> Ticket:
     """Submit a question."""
     ticket = Ticket(QUESTION, client, lambda: None)
@@ -137,6 +171,25 @@ def test_an_answer_keeps_what_its_statistics_say_between_two_turns() -> None:
     ticket.end_turn(statistics)
     found = ticket.take().statistics
     assert (found.drafter, found.notices, found.left_out) == ("suffix", ("a notice",), 2)
+
+
+@pytest.mark.parametrize(("seconds_to_go_on", "num_steps"), [(1 / 32, 8), (1 / 4, 36)])
+def test_a_turn_is_longer_where_going_on_takes_long(
+    seconds_to_go_on: float, num_steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a second, or as many times as going on takes a tenth of that."""
+    clocked = Clocked(seconds_to_go_on)
+    monkeypatch.setattr("specchat.sharing.answer_turn.monotonic", lambda: clocked.now)
+    clocked.may_begin.clear()
+    engine = SharedEngine(lambda _: clocked)
+    tickets = [asked(engine, client) for client in ("a", "b")]
+    assert clocked.has_begun.wait(60)
+    clocked.may_begin.set()
+    until(lambda: len(clocked.turns) > 4)
+    for ticket in tickets:
+        ticket.cancel()
+    engine.close()
+    assert clocked.turns[:4] == [8, 8, num_steps, num_steps]
 
 
 def test_a_stop_just_before_an_answer_begins_is_not_lost() -> None:
