@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 import threading
+from pathlib import Path
 
+import httpx2
 import psutil
 import pytest
 
-from scripts.support.server_load import Talk, ask
+from scripts.support.server_load import Talk, ask, settled
+from scripts.support.server_process import ServerProcess
 from server.conftest import Running, until
 from specchat.server.replies import LOG
 from specchat.system.logs import log_size
@@ -58,3 +62,15 @@ def _counts_after_use(server: Running, seed: int) -> tuple[int, int]:
     gc.collect()
     process = psutil.Process()
     return process.num_fds(), process.num_threads()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems' libraries decide themselves")
+def test_what_large_requests_took_is_given_back(tmp_path: Path) -> None:
+    """Each of them has 24 MiB, in texts of one, and is refused."""
+    text = "a" * 2**20
+    with ServerProcess(tmp_path) as server:
+        before = settled(server).server_mib
+        for _ in range(3):
+            reply = httpx2.post(f"{server.address}/tokenize", json={"content": [text] * 24})
+            assert reply.status_code == 400
+        assert settled(server).server_mib - before < 12
