@@ -5,13 +5,11 @@ nearly as quick as the best are loaded one after the other, and answers of a sho
 text are timed.
 """
 
-import argparse
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import cast
 
-from specchat.catalogue.pairs import Pair
-from specchat.cli.model_arguments import loading_of, show_loading
+from specchat.cli.model_arguments import show_loading
 from specchat.drafter_registry import PLAIN
 from specchat.engine.api import Engine, Loading
 from specchat.errors import SpecchatError
@@ -52,41 +50,56 @@ class Timed:
     prompt_tokens_per_second: float
 
 
-def time_placements(
-    arguments: argparse.Namespace, pair: Pair, drafter: str
-) -> Iterator[Timed | SpecchatError]:
-    """Time the ways to place a pair; plans take the quickest from then on.
+@dataclass(slots=True)
+class PlacementTuning:
+    """Times the ways to place a pair, and keeps what it measured for the plans that follow.
 
-    Yields what was measured, or why a way could not be; nothing if there is only one. What the user
-    has set is kept, and so is what was measured before Ctrl+C.
+    `timed` has what was measured, also where Ctrl+C ended it, and `failed` why other ways could not
+    be; both are empty if there is only one. Plans take the way that is `used` from then on.
     """
-    loading = loading_of(arguments, pair, drafter)
-    model, draft = read_pair(loading.target, loading.draft, with_head=loading.head)
-    sizes, of_draft = Sizes(model), Sizes(draft) if draft else None
-    try:
-        planner = planner_here(sizes, of_draft, devices_now(loading), loading)
-    except SpecchatError as error:  # a worker is gone, for instance
-        yield error
-        return
-    plans, steps = planner.near(NEAR), dict[str, MeasuredStep]()
 
-    def keep(*, is_complete: bool) -> None:
-        try:
-            keep_steps(sizes, of_draft, planner.gpus, steps, is_complete=is_complete)
-        except OSError as error:
-            raise SpecchatError(f"cannot write {times_path()}: {error.strerror}") from None
+    timed: list[Timed] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    used: str = ""
 
-    for plan in plans if len(plans) > 1 else ():
+    def run(self, loading: Loading) -> None:
+        """Time each way; what the user has set is kept."""
+        model, draft = read_pair(loading.target, loading.draft, with_head=loading.head)
+        sizes, of_draft = Sizes(model), Sizes(draft) if draft else None
         try:
-            timed = _timed(_placed(loading, plan), plan)
-        except SpecchatError as error:
-            yield error
-            continue
-        steps[plan.way] = MeasuredStep(timed.step_s, planner.step_reads(plan))
-        keep(is_complete=False)
-        yield timed
-    if steps:
-        keep(is_complete=True)
+            devices = devices_now(loading)
+        except SpecchatError as error:  # a worker is gone, for instance
+            self.failed.append(str(error))
+            return
+        planner = planner_here(sizes, of_draft, devices, loading)
+        plans, steps = planner.near(NEAR), dict[str, MeasuredStep]()
+
+        def keep(*, is_complete: bool) -> None:
+            try:
+                keep_steps(sizes, of_draft, planner.gpus, steps, is_complete=is_complete)
+            except OSError as error:
+                raise SpecchatError(f"cannot write {times_path()}: {error.strerror}") from None
+
+        for plan in plans if len(plans) > 1 else ():
+            try:
+                timed = _timed(_placed(loading, plan), plan)
+            except SpecchatError as error:
+                self.failed.append(str(error))
+                continue
+            self.timed.append(timed)
+            steps[plan.way] = MeasuredStep(timed.step_s, planner.step_reads(plan))
+            keep(is_complete=False)
+        if steps:
+            keep(is_complete=True)
+            self.used = planner_here(sizes, of_draft, devices, loading).first().way
+
+    def lines(self) -> Iterator[str]:
+        """Yield what was measured, the quickest first, and why other ways could not be."""
+        for each in sorted(self.timed, key=lambda each: each.step_s):
+            rates = rate_text(each.tokens_per_second), rate_text(each.prompt_tokens_per_second)
+            use = "used from now on: " if each.way == self.used else ""
+            yield f"{use}{each.placement}: {rates[0]}, prompts {rates[1]}"
+        yield from (f"placement not timed: {reason}" for reason in self.failed)
 
 
 def devices_now(loading: Loading) -> list[Device]:
@@ -98,15 +111,6 @@ def devices_now(loading: Loading) -> list[Device]:
         *(device for worker in workers for device in as_devices(worker)),
         *gpus_of(report.devices if report else ()),
     ]
-
-
-def placement_lines(timed: Sequence[Timed], failed: Iterable[str]) -> Iterator[str]:
-    """Yield what was measured, the quickest first, and why other ways could not be."""
-    for number, each in enumerate(timed):
-        rates = rate_text(each.tokens_per_second), rate_text(each.prompt_tokens_per_second)
-        use = "used from now on: " if number == 0 else ""
-        yield f"{use}{each.placement}: {rates[0]}, prompts {rates[1]}"
-    yield from (f"placement not timed: {reason}" for reason in failed)
 
 
 def _placed(loading: Loading, plan: Plan) -> Loading:

@@ -18,9 +18,9 @@ from specchat.catalogue.pair_drafts import with_best_draft, with_tuned_draft
 from specchat.catalogue.pairs import Pair, file_of
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
 from specchat.cli.bench import INTERVAL_HEADING, interval_text, run_benchmark
-from specchat.cli.model_arguments import named_pair, open_engine
+from specchat.cli.model_arguments import loading_of, named_pair, open_engine
 from specchat.cli.pass_measuring import measure_pair
-from specchat.cli.placement_tuning import Timed, placement_lines, time_placements
+from specchat.cli.placement_tuning import PlacementTuning
 from specchat.cli.server_argument import require_models_here
 from specchat.cli.terminal import print_result, show_line, table_lines
 from specchat.drafter_registry import AUTO, may_use
@@ -60,19 +60,13 @@ class _Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rest:
-    """What is measured once the best is saved; Ctrl+C leaves what there is by then.
+class _OtherFiles:
+    """The tokens per second of the same model's other files, and why others have none."""
 
-    That is the tokens per second of the same model's other files, and the ways to place the pair;
-    and why others have none.
-    """
-
-    files: dict[Path, float] = field(default_factory=dict)
+    rates: dict[Path, float] = field(default_factory=dict)
     unmeasured: list[str] = field(default_factory=list)
-    placements: list[Timed] = field(default_factory=list)
-    untimed: list[str] = field(default_factory=list)
 
-    def measure_files(
+    def measure(
         self,
         arguments: argparse.Namespace,
         pair: Pair,
@@ -85,17 +79,9 @@ class _Rest:
             other = replace(other, draft=named[0]) if named else with_best_draft(other)
             try:
                 (measured,) = _candidates(arguments, other, plan)
-                self.files[path] = measured.best_rate
+                self.rates[path] = measured.best_rate
             except SpecchatError as error:
                 self.unmeasured.append(str(error))
-
-    def time_placements(self, arguments: argparse.Namespace, pair: Pair, drafter: str) -> None:
-        """Time the ways to place the pair."""
-        for timed in time_placements(arguments, pair, drafter):
-            if isinstance(timed, Timed):
-                self.placements.append(timed)
-            else:
-                self.untimed.append(str(timed))
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -124,25 +110,26 @@ def run(arguments: argparse.Namespace) -> None:
         keep_tuned(pair.target, tuned)
     except OSError as error:
         raise SpecchatError(f"cannot write {tuned_path()}: {error.strerror}") from None
-    rest, is_interrupted, tuned_pair = _Rest(), False, with_tuned_draft(pair)
+    others, placing, is_interrupted = _OtherFiles(), PlacementTuning(), False
+    tuned_pair = with_tuned_draft(pair)
     try:
-        rest.measure_files(arguments, pair, replace(plan, arms=[Arm()]), named)
-        rest.time_placements(arguments, tuned_pair, tuned.drafter)
+        others.measure(arguments, pair, replace(plan, arms=[Arm()]), named)
+        placing.run(loading_of(arguments, tuned_pair, tuned.drafter))
     except KeyboardInterrupt:
         show_line()
         is_interrupted = True
-    placements = sorted(rest.placements, key=lambda each: each.step_s)
+    placements = sorted(placing.timed, key=lambda each: each.step_s)
     record = {
         "tried": [asdict(candidate) for candidate in candidates],
         "refused": refused,
         "kept": asdict(tuned),
-        "files": {str(path): rate for path, rate in rest.files.items()},
+        "files": {str(path): rate for path, rate in others.rates.items()},
         "placements": [asdict(placement) for placement in placements],
     }
     lines = [
-        *_lines(candidates, [*refused, *rest.unmeasured], tuned),
-        *_file_lines(candidates, rest.files),
-        *placement_lines(placements, rest.untimed),
+        *_lines(candidates, [*refused, *others.unmeasured], tuned),
+        *_file_lines(candidates, others.rates),
+        *placing.lines(),
     ]
     print_result(arguments, record, lines)
     if is_interrupted:

@@ -21,6 +21,7 @@ from specchat.catalogue import tuned_settings as tuned
 from specchat.catalogue.pairs import Pair
 from specchat.catalogue.tuned_settings import Tuned, find_tuned, keep_tuned, tuned_path
 from specchat.cli import bench, main, tune
+from specchat.cli.placement_tuning import PlacementTuning
 from tables import table
 
 
@@ -251,7 +252,7 @@ def test_an_interrupt_while_other_files_are_measured_ends_after_what_is_saved(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tune, "with_best_draft", interrupted)
-    monkeypatch.setattr(tune, "time_placements", lambda *_: pytest.fail("it goes on"))
+    monkeypatch.setattr(PlacementTuning, "run", lambda *_: pytest.fail("it goes on"))
     words = ("tune", "--target", target, "--rounds", "1", "--max-tokens", "6", "--json")
     done = run(*words)
     assert done.returncode == 130

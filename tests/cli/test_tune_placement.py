@@ -10,10 +10,11 @@ import pytest
 
 from conftest import WriteModel
 from in_process import say_here
+from scripts.support.model_headers import MODELS, write_header
 from specchat.catalogue.tuned_settings import find_tuned
 from specchat.cli import placement_tuning
 from specchat.cli import tune as tune_command
-from specchat.cli.placement_tuning import devices_now
+from specchat.cli.placement_tuning import PlacementTuning, devices_now
 from specchat.engine.api import Loading
 from specchat.errors import OutOfMemory
 from specchat.gguf.reader import read_header
@@ -24,6 +25,7 @@ from specchat.planning import device
 from specchat.planning.device import Device
 from specchat.planning.measured_times import planner_here, times_path
 from specchat.planning.memory import Sizes
+from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
 from worker_process import WorkerProcess
 
@@ -154,3 +156,42 @@ def test_an_interrupt_ends_at_once_and_keeps_what_was_timed(
     (steps,) = json.loads(times_path().read_text("utf-8"))["steps"].values()
     assert list(steps) == names
     assert find_tuned(target)
+
+
+def test_the_way_that_is_named_as_used_is_the_one_that_plans_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A little time does not buy half of the context; after an interruption none is named."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (model,) = [each for each in MODELS if each.name == "Qwen3 30B-A3B"]
+    loading = Loading(write_header(tmp_path, model))
+    devices = [
+        Device("CPU", "", "cpu", 2**36, 2**36),
+        Device("CUDA0", "a card", "gpu", 2**33, 2**33),
+    ]
+    monkeypatch.setattr(placement_tuning, "devices_now", lambda _: devices)
+    monkeypatch.setattr(placement_tuning, "NEAR", 100.0)
+
+    def timed(_: Loading, plan: Plan) -> placement_tuning.Timed:
+        step_s = 0.02 + 0.001 * (plan.ctx > 4096) + 0.01 * ("experts" not in plan.way)
+        return placement_tuning.Timed(plan.way, plan.way, step_s, 1 / step_s, 100.0)
+
+    monkeypatch.setattr(placement_tuning, "_timed", timed)
+    tuning = PlacementTuning()
+    tuning.run(loading)
+    made = planner_here(Sizes(read_header(loading.target)), None, devices, loading).first()
+    first, *_ = tuning.lines()
+    assert tuning.used == made.way == "experts, no draft, context 8192 in f16"
+    assert first.startswith("experts, no draft, context 4096 ")
+    assert [line for line in tuning.lines() if line.startswith("used from now on: ")] == [
+        f"used from now on: {made.way}: 47.6 tokens/s, prompts 100.0 tokens/s"
+    ]
+
+    def interrupted(*_: object) -> placement_tuning.Timed:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(placement_tuning, "_timed", interrupted)
+    stopped = PlacementTuning()
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run(loading)
+    assert not list(stopped.lines())
