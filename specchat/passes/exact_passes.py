@@ -16,7 +16,6 @@ import numpy as np
 
 from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import LanguageModel
-from specchat.passes.exactness import UNBOUND
 
 LONGEST_COMPARED = 33
 COMPARED_LENGTHS = (2, 3, 4, 7, 8, 15, 16, LONGEST_COMPARED)
@@ -110,19 +109,18 @@ def longest_here(
 
     So are the logits of the token after it, and those of all shorter passes; 1 means that no pass
     over several tokens is exact. Passes are made after the present memory, the shortest first: what
-    is not reached counts as inexact. The second value is the longest pass that may be exact, as all
-    longer ones were found inexact; UNBOUND if none was. `on_pass` is called before each.
+    is not reached counts as inexact. The second value is the longest pass that may be exact: longer
+    ones were found inexact. `on_pass` is called before each.
     """
     depth, began = model.length, perf_counter()
-    comparison = _Comparison(model, depth, on_pass)
-    longest = comparison.longest(most, deadline)
-    bound = comparison.bound
+    longest, bound = _Comparison(model, depth, on_pass).longest(most, deadline)
     for number in range(1, NUM_TEXTS):
         if perf_counter() < began + (deadline - began) / 3:
             model.rollback(depth)
             further = _Comparison(model, depth + number * LONGEST_COMPARED, on_pass)
-            longest = further.longest(longest, math.inf)
-            bound = min(bound, further.bound)
+            proved, _ = further.longest(longest, math.inf)
+            if proved < longest:
+                longest = bound = proved
     return longest, bound
 
 
@@ -139,18 +137,20 @@ class _Comparison:
         self._base = model.length
         self._tokens = text_of(model, first, first + LONGEST_COMPARED + 1)
         self._rows: list[Logits] = []
-        self.bound = UNBOUND
 
-    def longest(self, most: int, deadline: float) -> int:
-        """Return the longest exact pass of up to `most` tokens that the time allows to prove."""
-        proved = 1
+    def longest(self, most: int, deadline: float) -> tuple[int, int]:
+        """Return the longest pass of up to `most` tokens proved exact, and the longest that may be.
+
+        They differ where the time was too short.
+        """
+        proved, bound = 1, most
         for length in (*[length for length in COMPARED_LENGTHS if length < most], most):
             if perf_counter() > deadline:
-                return proved
+                return proved, bound
             self._know(length + 1, proved)
             if not self._is_exact(0, length):
-                self.bound = min(proved, _below(length))
-                return self.bound
+                proved = min(proved, _below(length))
+                return proved, proved
             proved = length
         for start in range(1, MAX_STARTS):
             for length in COMPARED_LENGTHS:
@@ -158,8 +158,8 @@ class _Comparison:
                 if length > min(proved, LONGEST_AT_STARTS) or perf_counter() > deadline:
                     break
                 if is_known and not self._is_exact(start, length):
-                    self.bound = proved = min(proved, _below(length))
-        return proved
+                    proved = bound = min(proved, _below(length))
+        return proved, bound
 
     def _know(self, num_rows: int, proved: int) -> None:
         """Get more rows, by passes of a length known to be exact."""

@@ -14,7 +14,7 @@ class Exactness:
     as far as that is a choice and was timed. Exact kernels compute passes of up to `cheap` tokens
     in any answer (None: all), longer ones only where an answer must repeat. If the time was too
     short, as on a busy machine, it is measured again: up to MAX_ATTEMPTS times. Passes of more than
-    `bound` tokens were found inexact meanwhile.
+    `bound` tokens were found inexact by then.
     """
 
     longest: int
@@ -39,11 +39,8 @@ class Exactness:
         known = [cost for length, cost in self.costs if length <= self.usual]
         return max(known, default=None)
 
-    def after(self, earlier: "Exactness | None", *, is_complete: bool) -> "Exactness":
-        """Return this result merged with an earlier one that lacked time."""
+    def after(self, earlier: "Exactness | None") -> "Exactness":
+        """Return this result, which lacked time, merged with an earlier one that did."""
         before = earlier or Exactness(1, attempts=0)
-        bound = min(before.bound, self.bound)
-        if is_complete:
-            return replace(self, longest=min(self.longest, bound), bound=UNBOUND)
-        longest = min(max(before.longest, self.longest), bound)
-        return Exactness(longest, self.costs, before.attempts + 1, self.cheap, bound)
+        longest = min(max(before.longest, self.longest), self.bound)
+        return replace(self, longest=longest, attempts=before.attempts + 1)

@@ -16,7 +16,7 @@ from specchat.passes.exact_passes import (
     fill,
     longest_here,
 )
-from specchat.passes.exactness import UNBOUND, Exactness
+from specchat.passes.exactness import Exactness
 
 MOST_SECONDS = {"auto": 2.0, "on": 15.0}
 """How long passes of a new model are compared: what is not reached is not drafted with "on". With
@@ -37,8 +37,8 @@ class ExactnessMeasurement:
     ) -> None:
         """Prepare to measure; nothing is known yet."""
         self._exact, self._earlier, self.most_seconds = exact, earlier, most_seconds
-        self._longest, self.has_compared_all = LONGEST_COMPARED, True
-        self._bound = UNBOUND
+        bound = earlier.bound if earlier else LONGEST_COMPARED
+        self._bound = self._longest = min(bound, LONGEST_COMPARED)
         self._costs: dict[int, float] | None = None
         self._num_done, self._spent = 0, 0.0  # of the parts, and of their seconds
 
@@ -76,29 +76,35 @@ class ExactnessMeasurement:
             measure(model, depth, began + allowed, on_pass)
             self._num_done, self._spent = number, perf_counter() - began
         model.prefill([])
-        longest, costs = self._longest if depths else 1, self._costs or {}
-        cheap, is_complete = None, self.has_compared_all
+        if not depths:
+            self._longest = self._bound = 1
+        longest, costs, cheap = self._longest, self._costs or {}, None
+        is_complete = self.has_compared_all
         if is_optional:
             is_complete &= bool(costs) or longest == 1
             cheap = longest_cheap(costs, longest) if self._exact == "auto" else None
         found = Exactness(longest, tuple(costs.items()), cheap=cheap, bound=self._bound)
-        return found.after(self._earlier, is_complete=is_complete)
+        return found if is_complete else found.after(self._earlier)
+
+    @property
+    def has_compared_all(self) -> bool:
+        """Whether no longer pass may be exact than the longest one found so."""
+        return self._longest == self._bound
 
     def _compare(
         self, model: ComparedModel, depth: int, deadline: float, on_pass: Callable[[], None]
     ) -> None:
         """Compare passes at a depth, with exact kernels."""
         with self._kernels.left_out(LONGEST_COMPARED):
-            most = min(self._longest, model.longest_draft + 1, self._kernels.longest_without())
+            possible = min(model.longest_draft + 1, self._kernels.longest_without())
+            most, self._bound = min(self._longest, possible), min(self._bound, possible)
             on_pass()
             if most > 1 and fill(model, depth, deadline):
-                longest, bound = longest_here(model, most, deadline, on_pass)
-                self._bound = min(self._bound, bound)
-                self.has_compared_all &= longest == min(most, bound)
-                most = longest
-            elif most > 1:  # a hybrid reads too slowly
-                self.has_compared_all, most = False, 1
-            self._longest = most
+                self._longest, bound = longest_here(model, most, deadline, on_pass)
+                if bound < most:
+                    self._bound = bound
+            else:  # a hybrid reads too slowly
+                self._longest = 1
 
     def _time(
         self, model: ComparedModel, depth: int, deadline: float, on_pass: Callable[[], None]

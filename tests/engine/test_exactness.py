@@ -22,7 +22,7 @@ from specchat.llama.library import api
 from specchat.llama.rollback import Rollback
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.passes import exactness_measurement, learned_cache
-from specchat.passes.exactness import UNBOUND, Exactness
+from specchat.passes.exactness import Exactness
 from specchat.passes.learned_cache import LearnedCache
 from specchat.structured.structure import Structure
 
@@ -216,7 +216,7 @@ def test_what_lacked_time_is_measured_again(
     """On a busy machine nothing may be proved at first; after three loads it is left at that."""
     path = shallow("llama", seed=42)
     drafts = []
-    for found in [(1, UNBOUND), (5, UNBOUND), (3, UNBOUND), (33, 33)]:
+    for found in [(1, 33), (5, 33), (3, 33), (33, 33)]:
         monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_, found=found: found)
         with loaded(path, exact="on", learn=True) as engine:
             drafts.append(engine.facts.exact_draft)

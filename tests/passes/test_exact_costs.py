@@ -98,7 +98,7 @@ def test_a_build_without_the_choice_has_no_costs(
     monkeypatch.setattr(tinyblas, "is_optional", lambda: False)
     monkeypatch.setattr(measurement, "longest_here", lambda *_: (7, 7))
 
-    assert ExactnessMeasurement("auto").run(context, tinyblas) == Exactness(7)
+    assert ExactnessMeasurement("auto").run(context, tinyblas) == Exactness(7, bound=7)
 
 
 @table(

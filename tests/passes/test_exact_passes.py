@@ -148,12 +148,18 @@ def test_a_depth_that_is_not_reached_counts_as_inexact(
         assert longest_exact(context) == (1, False)
 
 
-def test_what_was_found_inexact_stays_so() -> None:
-    """Where no attempt had time for all, and only a later one compared enough texts."""
-    first = Exactness(8).after(None, is_complete=False)
-    second = Exactness(3, bound=3).after(first, is_complete=False)
+def test_what_was_found_inexact_stays_so(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no attempt had time for all, and only an earlier one compared the text that showed it.
 
-    assert (first.longest, second.longest) == (8, 3)
-    assert Exactness(6).after(second, is_complete=False).longest == 3
-    assert Exactness(6).after(second, is_complete=True) == Exactness(3)
-    assert Exactness(2).after(first, is_complete=False).longest == 8
+    The longest pass that any attempt proved counts else.
+    """
+    second = Exactness(3, bound=3).after(Exactness(8).after(None))
+    assert (second.longest, second.attempts) == (3, 2)
+    assert Exactness(2).after(Exactness(8).after(None)).longest == 8
+    with (
+        context_of(tiny("llama"), ctx=512, exact="on") as context,
+        batches_changed(context, monkeypatch, 40),
+    ):
+        for most_seconds in (0.0, LONG):
+            measurement = ExactnessMeasurement("on", second, most_seconds=most_seconds)
+            assert measurement.run(context, tinyblas).longest == 3
