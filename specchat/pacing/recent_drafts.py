@@ -22,8 +22,8 @@ LONGEST = 16
 THRESHOLDS = (0.0, 0.3, 0.5, 0.7, 0.85)
 NUM_RECENT, MEMORY = 96, 0.98
 """Drafts remembered, and the weight of each beside the next newer one."""
-LOOK_MEMORY = 0.85
-"""The same for a draft that looks whether the text has changed: others are old then."""
+LOOKS_FORGET = 4
+"""A draft that looks whether the text has changed makes a fourth of the others be forgotten."""
 USUAL_CHANCE, USUAL_DRAFTS = 0.75, 2.0
 """The chance of a token before anything is known, and the drafts that this counts as."""
 LEAST_DRAFTED = 0.25
@@ -64,53 +64,49 @@ class StepSeconds(NamedTuple):
 class RecentDrafts:
     """The last drafts of one drafter, at temperature 0 or above it.
 
-    Confidences and chances have a row for each draft, the oldest first, of LONGEST numbers: NaN
-    where there was no token, or where its chance is not known.
+    The rows, (drafts, 2, LONGEST), are the confidences and the chances of each, the oldest first:
+    NaN where there was no token, or where its chance is not known.
     """
 
     def __init__(self, drafts: Iterable[PastDraft] = ()) -> None:
         """Begin with earlier drafts, the oldest first."""
-        self._confidences, self._chances = np.empty((2, 0, LONGEST))
-        self._weights = np.empty(0)
+        self._rows = np.empty((0, 2, LONGEST))
         for draft in drafts:
             self.add(draft)
 
     @classmethod
     def of_record(cls, record: Sequence[Sequence[Sequence[float]]]) -> Self:
         """Return the drafts of an earlier session; malformed ones are left out."""
-        recent, weights = cls(), list[float]()
-        for parts in record[-NUM_RECENT:]:
-            if len(parts) == 3 and len(parts[2]) == 1 and all(
-                0 <= number <= 1 for part in parts for number in part
-            ):  # fmt: skip
-                recent.add(PastDraft(tuple(parts[0]), tuple(parts[1])))
-                weights.append(parts[2][0])
-        recent._weights = np.array(weights)
-        return recent
+        return cls(
+            PastDraft(*map(tuple, parts))
+            for parts in record
+            if len(parts) == 2 and all(0 <= number <= 1 for part in parts for number in part)
+        )
 
     def as_record(self) -> list[list[list[float]]]:
-        """Return the drafts for later sessions: confidences, chances and the weight of each."""
-        rows = zip(self._confidences, self._chances, self._weights[:, None], strict=True)
-        return [[part[~np.isnan(part)].round(3).tolist() for part in row] for row in rows]
+        """Return the drafts for later sessions: the confidences and the chances of each."""
+        return [[part[~np.isnan(part)].round(3).tolist() for part in row] for row in self._rows]
 
     def __len__(self) -> int:
-        return len(self._weights)
+        return len(self._rows)
 
     def add(self, draft: PastDraft, *, is_look: bool = False) -> None:
         """Remember one more; `is_look` for one made to see whether drafting pays again."""
-        memory = LOOK_MEMORY if is_look else MEMORY
-        self._weights = memory * np.append(self._weights, 1.0)[-NUM_RECENT:]
-        self._confidences = _with_row(self._confidences[1 - NUM_RECENT :], draft.confidences)
-        self._chances = _with_row(self._chances[1 - NUM_RECENT :], draft.chances)
+        forgotten = (len(self) - 1) // LOOKS_FORGET if is_look else len(self) + 1 - NUM_RECENT
+        self._rows = _with_row(self._rows[max(0, forgotten) :], *draft)
+
+    def _weights(self) -> NDArray[np.float64]:
+        return np.full(len(self), MEMORY).cumprod()[::-1]
 
     def usual_chances(self) -> list[float]:
         """Return the mean chance of the first, second, ... token, the last one for all later.
 
         One that was seldom reached is taken to be as likely as the one before it.
         """
-        is_known = ~np.isnan(self._chances)
-        sums = self._weights @ np.where(is_known, self._chances, 0.0)
-        weights = self._weights @ is_known
+        chances = self._rows[:, 1]
+        is_known = ~np.isnan(chances)
+        sums = self._weights() @ np.where(is_known, chances, 0.0)
+        weights = self._weights() @ is_known
         last = NUM_POSITIONS - 1
         sums[last], weights[last] = sums[last:].sum(), weights[last:].sum()
         usual, before = [], USUAL_CHANCE
@@ -125,7 +121,7 @@ class RecentDrafts:
         if longest < 1:
             return {}
         confidences, chances = self._filled(longest)
-        weights = np.append(self._weights, USUAL_DRAFTS)
+        weights = np.append(self._weights(), USUAL_DRAFTS)
         weights /= weights.sum()
         verifying, passes = np.asarray(seconds.verifying), np.asarray(seconds.drafting)
         # from here on by threshold, draft and length
@@ -153,16 +149,17 @@ class RecentDrafts:
         """
         usual = self.usual_chances()
         usual += usual[-1:] * (LONGEST - len(usual))
-        confidences, chances = _with_row(self._confidences), _with_row(self._chances)
-        filled = np.where(np.isnan(chances), usual, chances)
-        return np.nan_to_num(confidences, nan=1.0)[:, :longest], filled[:, :longest]
+        rows = _with_row(self._rows)[..., :longest]
+        filled = np.where(np.isnan(rows[:, 1]), usual[:longest], rows[:, 1])
+        return np.nan_to_num(rows[:, 0], nan=1.0), filled
 
 
 _THRESHOLDS = np.array(THRESHOLDS)[:, None, None]
 
 
-def _with_row(rows: NDArray[np.float64], values: Sequence[float] = ()) -> NDArray[np.float64]:
-    """Return these rows and one more, of LONGEST numbers."""
-    last = np.full((1, LONGEST), np.nan)
-    last[0, : len(values)] = values[:LONGEST]
+def _with_row(rows: NDArray[np.float64], *draft: Sequence[float]) -> NDArray[np.float64]:
+    """Return these rows and one more: that of a draft, or of unknown tokens."""
+    last = np.full((1, 2, LONGEST), np.nan)
+    for part, values in zip(last[0], draft, strict=False):
+        part[: len(values)] = values[:LONGEST]
     return np.concatenate((rows, last))

@@ -13,7 +13,6 @@ passes tell the speed, as the shape may be wrong for all others.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
 from statistics import median
 from typing import TypeAlias
 
@@ -52,18 +51,11 @@ class RecentSeconds:
         self._speed = 1.0
         self._ratios: dict[Place, deque[float]] = {}
         self._biases: dict[Place, float] = {}  # of those tried often enough
-        self._nearest: dict[Place, Place | None] = {}  # to others
 
     @property
     def is_known(self) -> bool:
         """Whether these are seconds, not only a shape."""
         return bool(self._levels or self._waiting) or self._is_measured()
-
-    @property
-    def speed(self) -> float:
-        """The factor of the machine's present speed."""
-        self._catch_up()
-        return self._speed
 
     def observe(self, size: int, depth: int, seconds: float) -> None:
         """Update with the time that one of this size took after `depth` tokens.
@@ -76,29 +68,23 @@ class RecentSeconds:
 
     def _catch_up(self) -> None:
         """Learn from what was observed since seconds were last asked for."""
-        if self._waiting:
-            waiting = list(self._waiting)
-            self._waiting.clear()
-            for size, depth, seconds in waiting:
-                self._learn(size, depth, seconds)
+        while self._waiting:
+            self._learn(*self._waiting.popleft())
 
     def _learn(self, size: int, depth: int, seconds: float) -> None:
-        ratio = seconds / self._nominal(size, depth)
+        ratio, place = seconds / self._nominal(size, depth), (bucket_of(depth), size)
         if size <= 1 or not self._levels or self._is_measured():
-            self._levels.append(ratio / self._bias(size, depth))
+            self._levels.append(ratio / self._bias(place))
             self._speed = median(self._levels)
-        place = bucket_of(depth), size
         ratios = self._ratios.setdefault(place, deque(maxlen=NUM_RECENT))
-        ratios.append(ratio / self.speed)
+        ratios.append(ratio / self._speed)
         if len(ratios) >= FEW:
-            if place not in self._biases:
-                self._nearest.clear()
             self._biases[place] = (len(ratios) * middle(ratios) + PRIOR) / (len(ratios) + PRIOR)
 
     def seconds(self, size: int, depth: int) -> float:
         """Return the time that one of this size takes now."""
         self._catch_up()
-        return self._nominal(size, depth) * self.speed * self._bias(size, depth)
+        return self._nominal(size, depth) * self._speed * self._bias((bucket_of(depth), size))
 
     def worth_keeping(self) -> dict[Place, float]:
         """Return what sizes that were made often take, by the depth's bucket and the size.
@@ -112,16 +98,18 @@ class RecentSeconds:
             if len(ratios) >= MANY
         }
 
-    def _bias(self, size: int, depth: int) -> float:
-        """Return that of the size, or of the nearest one tried that is as single or as many."""
-        place = bucket_of(depth), size
+    def _bias(self, place: Place) -> float:
+        """Return that of the place, or of the nearest one tried that is as single or as long."""
         if place in self._biases:
             return self._biases[place]
-        if place not in self._nearest:
-            alike = [other for other in self._biases if (other[1] > 1) == (size > 1)]
-            self._nearest[place] = min(alike, key=partial(_distance, place), default=None)
-        nearest = self._nearest[place]
-        return self._biases[nearest] if nearest else 1.0
+        bucket, size = place
+        nearest = min(
+            ((abs(tried - size), abs(other - bucket), bias)
+             for (other, tried), bias in self._biases.items()
+             if (tried > 1) == (size > 1)),
+            default=(0, 0, 1.0),
+        )  # fmt: skip
+        return nearest[-1]
 
 
 def middle(values: Iterable[float]) -> float:
@@ -130,7 +118,3 @@ def middle(values: Iterable[float]) -> float:
     cut = len(ordered) // 4
     kept = ordered[cut : len(ordered) - cut]
     return sum(kept) / len(kept)
-
-
-def _distance(place: Place, other: Place) -> tuple[int, int]:
-    return abs(other[1] - place[1]), abs(other[0] - place[0])

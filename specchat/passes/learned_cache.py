@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from specchat.passes.exactness import Exactness
 from specchat.system.private_files import FOLDERS, read_json, read_text, write_json
 
-FORMAT = 13
+FORMAT = 14
 MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600
 """The most files, and their greatest age: older ones are deleted."""
 MAX_WAYS = 16

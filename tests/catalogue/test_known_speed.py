@@ -32,7 +32,7 @@ def learned(draft: Path | None = None, num_drafts: int = 0, way: str = "2 thread
     return LearnedPair(
         [(0, count, seconds) for count, seconds in SECONDS.items()],
         {"draft": [(0, 1, 0.0005)]},
-        {"draft sampled": [[[0.9] * 3, [0.9] * 3, [1.0]]] * num_drafts},
+        {"draft sampled": [[[0.9] * 3, [0.9] * 3]] * num_drafts},
         draft=file_key(draft),
         draft_kind="model" if draft else "",
         way=way,
@@ -82,7 +82,7 @@ def test_drafts_that_do_not_pay_are_named(target: Path, tiny: WriteModel) -> Non
     """Plain decoding is predicted then: pacing decodes without them."""
     draft = tiny("llama", num_layers=2)
     pair = learned(draft)
-    pair.recent = {"draft greedy": [[[0.9] * 3, [0.1] * 3, [1.0]]] * 40}
+    pair.recent = {"draft greedy": [[[0.9] * 3, [0.1] * 3]] * 40}
     keep(target, pair)
     speed = known_speed(CPU, read_header(target), draft)
     assert speed.drafted_rate == speed.plain_rate

@@ -236,7 +236,7 @@ def test_a_cache_is_the_users_alone_and_may_be_damaged(
     assert cache.path.stat().st_mode & 0o077 == 0
     found = Knowledge(cache.pair({"a": 1}))
     assert found.target.seconds(1, 0) == pytest.approx(0.5)
-    assert found.drafts_of("draft greedy").as_record() == [[[0.9], [1.0], [0.98]]]
+    assert found.drafts_of("draft greedy").as_record() == [[[0.9], [1.0]]]
     assert cache.pair({"a": 2}) == LearnedPair()
     assert LearnedCache(tmp_path / "0.gguf", "another build").pair({"a": 1}) == LearnedPair()
     whole = cache.path.read_text("utf-8")
