@@ -15,7 +15,6 @@ from typing import TypeAlias
 from specchat.decoding.draft_tree import chances_of, likeliest
 from specchat.decoding.proposal import Branch, DraftToken
 from specchat.pacing.calibration import Calibration
-from specchat.pacing.knowledge import Knowledge
 
 BESIDE, BEHIND = " beside", " behind"
 """Added to an origin: branches beside a draft, and those behind others, are right as often as their
@@ -32,9 +31,9 @@ Price: TypeAlias = Callable[[int], float]
 class BranchPacing:
     """Chooses branches and learns which were right."""
 
-    def __init__(self, knowledge: Knowledge, temperature: str) -> None:
-        """Learn under the name of a temperature: "greedy" or "sampled"."""
-        self._knowledge, self._temperature = knowledge, temperature
+    def __init__(self, calibration_of: Callable[[str], Calibration]) -> None:
+        """Learn how right branches are by their kind, an origin with BESIDE or BEHIND."""
+        self._calibration_of = calibration_of
         self._num_idle = self.num_chosen = 0
         self._offered: tuple[Sequence[DraftToken], Sequence[Branch]] = ((), ())
 
@@ -59,7 +58,8 @@ class BranchPacing:
     ) -> Sequence[int]:
         """Return the numbers of the branches, up to `most`, that bring more than they cost."""
         self._offered = draft, branches
-        chances = chances_of(chain, branches, self._chances(branches))
+        own = [self._of(branch).chance(branch.confidence) for branch in branches]
+        chances = chances_of(chain, branches, own)
         order = likeliest(chances, most)
         # an accepted branch is read again with the next pass, in the text
         worth = 1.0 - max(0.0, price(2) - price(1))
@@ -93,14 +93,8 @@ class BranchPacing:
                 return
             followed = right
 
-    def _chances(self, branches: Sequence[Branch]) -> list[float]:
-        return [self._of(branch).chance(branch.confidence) for branch in branches]
-
     def _of(self, branch: Branch) -> Calibration:
-        return self._calibration(branch.origin + (BESIDE if branch.behind < 0 else BEHIND))
-
-    def _calibration(self, name: str) -> Calibration:
-        return self._knowledge.calibration_of(f"{name} {self._temperature}")
+        return self._calibration_of(branch.origin + (BESIDE if branch.behind < 0 else BEHIND))
 
 
 def best_number(chances: Sequence[float], price: Price, num_before: int, worth: float = 1.0) -> int:

@@ -15,7 +15,7 @@ from time import perf_counter
 from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.drafter_registry import GRAMMAR
-from specchat.pacing.branch_pacing import BranchPacing, Price
+from specchat.pacing.branch_pacing import BranchPacing
 from specchat.pacing.calibration import Calibration
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.outcomes import MIN_CHANCE, chances_of_draft
@@ -51,7 +51,7 @@ class LearningPacer:
         """
         self._knowledge = knowledge
         self._temperature = "greedy" if is_greedy else "sampled"
-        self._branches = BranchPacing(knowledge, self._temperature)
+        self._branches = BranchPacing(self._calibration)
         self._num_plain, self._last_count, self._since_draft = 0, 1, 0
         self._choices: dict[str, WayChoice] = {}
         self._use(pass_origin)
@@ -247,7 +247,15 @@ class LearningPacer:
         if not branches or self._limit < 1 or not self._knowledge.verifying.is_known:
             return ()
         chain = [self._chance(*token) for token in _aligned(self._known, draft)]
-        return self._branches.choose(draft, branches, most, chain, self._price())
+        verifying, depth, forced = self._knowledge.verifying, self._depth, self._num_forced
+        rate = max(self._choice.gain, 1.0) / verifying.seconds(PLAIN, depth)
+        return self._branches.choose(
+            draft,
+            branches,
+            most,
+            chain,
+            lambda count: rate * verifying.seconds(count + forced, depth),
+        )
 
     # --- reported to the user
 
@@ -286,12 +294,6 @@ class LearningPacer:
         if origin == GRAMMAR.name:
             return 1.0
         return self._calibration(origin).chance(hint.confidence)
-
-    def _price(self) -> Price:
-        """Return what target passes cost by their number of tokens, in tokens at this rate."""
-        verifying, depth, forced = self._knowledge.verifying, self._depth, self._num_forced
-        rate = max(self._choice.gain, 1.0) / verifying.seconds(PLAIN, depth)
-        return lambda count: rate * verifying.seconds(count + forced, depth)
 
 
 def _aligned(
