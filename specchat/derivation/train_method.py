@@ -34,7 +34,7 @@ from specchat.gguf.model_files import read_whole_model
 from specchat.gguf.origin import DraftOrigin, fingerprints, origin_of
 from specchat.gguf.reader import raw_metadata
 from specchat.gguf.vocabulary_facts import TOKENS
-from specchat.llama.library import keep_freed_memory
+from specchat.llama import freed_memory
 from specchat.options.declarations import Sampling
 from specchat.planning.host_resources import available_bytes, num_cores
 from specchat.planning.model_layout import layout_of
@@ -130,7 +130,7 @@ class TrainDerivation:
 
     def run(self) -> Trained:
         """Return the draft; raises Cancelled if stopped before training began."""
-        keep_freed_memory()
+        freed_memory.keep()
         self._tidy()
         request, trainee = self._request, self._trainee()
         path = derived_path(self._header, trainee.method)

@@ -11,8 +11,6 @@ from specchat.system.logs import open_log
 
 api = native_libraries.api
 DEBUG, WARNING, ERROR, CONTINUED = 1, 3, 4, 5
-MMAP_MAX, TRIM_THRESHOLD = -4, -1
-"""glibc's numbers of these options."""
 
 
 class _Log:
@@ -73,18 +71,6 @@ def last_errors() -> list[str]:
     errors = [line for line in _log.errors if line]
     _log.errors.clear()
     return errors
-
-
-def keep_freed_memory() -> None:
-    """Let the C library keep freed memory if it can: allocating it again costs page faults.
-
-    Training allocates and frees large tensors all the time; each step took 1.4 times as long
-    without this.
-    """
-    with suppress(AttributeError, OSError):
-        library = ctypes.CDLL(None)
-        library.mallopt(MMAP_MAX, 0)
-        library.mallopt(TRIM_THRESHOLD, 2**31 - 1)
 
 
 class AbortFlag:

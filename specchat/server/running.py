@@ -1,7 +1,6 @@
 """Runs the application on a socket of this machine until it is asked to end."""
 
 import asyncio
-import ctypes
 import logging
 import os
 import socket
@@ -18,6 +17,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from specchat.errors import InvalidOption, SpecchatError
+from specchat.llama import freed_memory
 from specchat.server.api_errors import BAD_REQUEST, ApiError, openai_body
 from specchat.server.replies import JSON_HEADERS, LOG, encode
 from specchat.system.logs import log_internal_error
@@ -27,8 +27,6 @@ SECONDS_TO_END = 2
 SECONDS_TO_HEADERS = 30
 """How long the headers of a request may take."""
 BACKLOG = 128
-MMAP_THRESHOLD, LARGE_BLOCK = -3, 2**18
-"""`M_MMAP_THRESHOLD` of mallopt, and the bytes of a block from which on it is given back."""
 READ_BYTES = 2**14
 """The most of a request that is read before streams get their turn: a body in chunks of a byte each
 is many of them."""
@@ -148,20 +146,10 @@ class _LogHandler(logging.Handler):
 
 def run(server: Server, listening: socket.socket) -> None:
     """Serve until the server is ended; nothing is printed."""
-    _give_back_large_blocks()
+    freed_memory.give_back_large_blocks()  # or large requests would take memory for good
     logger = logging.getLogger("uvicorn")
     logger.handlers, logger.propagate = [_LogHandler()], False
     asyncio.run(_serve(server, listening))
-
-
-def _give_back_large_blocks() -> None:
-    """Let the C library give large blocks back to the system once they are freed, if it can.
-
-    Otherwise it keeps those of up to 32 MiB after the first such one, and large requests for good.
-    """
-    if sys.platform == "linux":
-        with suppress(AttributeError):  # musl gives them back anyway
-            ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE_BLOCK)
 
 
 async def _serve(server: Server, listening: socket.socket) -> None:
