@@ -148,7 +148,7 @@ class _Search:
         self._paired = [
             entry.draft
             for entry in read_catalogue().entries.values()  # mistakes in it are reported elsewhere
-            if not entry.experimental and _is_file(entry.target, target)
+            if _is_file(entry.target, target)
         ]
 
         names = _file_name(target), self._facts.name

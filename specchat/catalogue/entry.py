@@ -11,18 +11,6 @@ from specchat.hub.pins import pinned
 from specchat.hub.references import Reference
 from specchat.wording import size_text
 
-KINDS = {
-    "simple": "",
-    "none": "",
-    "mtp": "",
-    "mtp-embedded": "",
-    "assistant": "",
-    "dflash": "",
-    "eagle": "",
-    "dspark": "a DSpark draft",
-}
-"""The kinds of drafts for a target, with a description if specchat does not support them yet."""
-
 WITHOUT_DRAFT = {"none", "mtp-embedded"}
 HEAD_KINDS = {
     "mtp": "an MTP head",
@@ -32,6 +20,8 @@ HEAD_KINDS = {
     "dspark": "a DSpark draft",
 }
 """The kinds of prediction heads in files of their own, with a description."""
+KINDS = ("simple", *sorted(WITHOUT_DRAFT), *HEAD_KINDS)
+"""The kinds of drafts for a target."""
 
 File: TypeAlias = Path | Reference
 """A file on this machine, or one on the hub."""
@@ -90,11 +80,6 @@ class Entry:
     first_guess: Mapping[str, float] = field(default_factory=dict, hash=False)
     is_recommended: bool = False
     workers: tuple[str, ...] = ()
-
-    @property
-    def experimental(self) -> str:
-        """What the pair needs that specchat does not support yet; empty if it is supported."""
-        return KINDS.get(self.kind, "")
 
     @property
     def files(self) -> tuple[File, ...]:

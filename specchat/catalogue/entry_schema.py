@@ -48,7 +48,7 @@ FILE: Schema = {
 }
 PAIR: Schema = {
     "description": TEXT,
-    "kind": Option("", literals=tuple(KINDS)),
+    "kind": Option("", literals=KINDS),
     "tier": Option("", literals=("small", "medium", "large")),
     "licence": TEXT,
     "about_gb": AMOUNT,

@@ -128,7 +128,7 @@ def recommend(entries: Iterable[Entry], machine: Machine) -> Entry | None:
     recommended pair fits, the largest other pair that fits is returned; if the free memory is not
     known, the smallest recommended one.
     """
-    usable = [entry for entry in entries if entry.references and not entry.experimental]
+    usable = [entry for entry in entries if entry.references]
     recommended = [entry for entry in usable if entry.is_recommended]
     best = _largest_that_fits(recommended, machine) or _largest_that_fits(usable, machine)
     if best is None and machine.free is None:

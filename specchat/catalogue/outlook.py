@@ -26,6 +26,7 @@ WITH_HEAD = {
     "assistant": HEAD,
     "dflash": HEAD,
     "eagle": HEAD,
+    "dspark": HEAD,
 }
 """The drafters of the catalogue's kinds of pairs without a draft model."""
 

@@ -51,7 +51,7 @@ class Pair:
 def load_pairs() -> dict[str, Pair]:
     """Return the installed pairs; invalid ones in the user's own file are left out."""
     entries = read_catalogue().entries.values()
-    pairs = [_pair(entry) for entry in entries if not entry.experimental]
+    pairs = map(_pair, entries)
     return {pair.name: pair for pair in pairs if pair}
 
 
@@ -104,15 +104,9 @@ def _downloaded(name: str) -> Path | None:
 def find_supported(name: str) -> Entry:
     """Return the entry of that name, installed or not.
 
-    Raises ModelNotFound if specchat does not support it, or if a file that it names by path is
-    missing.
+    Raises ModelNotFound if a file that it names by path is missing.
     """
     entry = find_entry(name)
-    if entry.experimental:
-        raise ModelNotFound(
-            f"pair {name} needs {entry.experimental}, which specchat does not support yet:"
-            " `specchat list` shows other pairs"
-        )
     for file in entry.files:
         if isinstance(file, Path) and not file.is_file():
             or_forget = f", or remove the pair with `specchat rm {entry.name}`"

@@ -140,7 +140,7 @@ def find_other_drafts(choice: PairChoice) -> list[Offer]:
             references=entry.references,
         )
         for entry in read_catalogue().entries.values()
-        if isinstance(entry.draft, Reference) and not entry.experimental and not is_offline()
+        if isinstance(entry.draft, Reference) and not is_offline()
         and isinstance(entry.target, Reference) and find_present(entry.target) == loading.target
         and find_present(entry.draft) is None
     ]  # fmt: skip

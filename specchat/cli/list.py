@@ -79,10 +79,7 @@ def _lines(rows: Collection[Row]) -> list[str]:
     table = [("NAME", "SIZE", "INSTALLED", "FIT", "DESCRIPTION")]
     for row in rows:
         size = size_of_pair(row["bytes"], row["about_gb"])
-        description = row["description"]
-        if row["needs"]:
-            description += " (experimental: not supported yet)"
-        table.append((row["name"], size, _installed(row), row["fit"], description))
+        table.append((row["name"], size, _installed(row), row["fit"], row["description"]))
     return table_lines(table, left=(0, 3, 4))
 
 
@@ -116,7 +113,6 @@ def record_of(entry: Entry) -> dict[str, Any]:
         "tier": entry.tier,
         "licence": entry.licence,
         "kind": entry.kind,
-        "needs": entry.experimental,
         "bytes": entry.num_bytes,
         "about_gb": entry.about_gb,
         "first_guess": dict(entry.first_guess),

@@ -169,7 +169,6 @@ def _offer_of_entry(entry: Entry) -> Offer:
         entry.description,
         size=size_of_pair(entry.num_bytes, entry.about_gb),
         licence=entry.licence,
-        needs=entry.experimental,
         share=entry.bytes_here / (entry.num_bytes or inf),
         is_trial=entry.name == TRIAL,
         references=entry.references,

@@ -274,7 +274,7 @@ def _report_damaged_pins() -> None:
 
 
 def _files_of_pair(arguments: argparse.Namespace) -> Sequence[File]:
-    """Return a pair's files. Raises ModelNotFound for an unsupported pair."""
+    """Return a pair's files. Raises ModelNotFound."""
     if arguments.draft:
         raise InvalidOption(
             f"{arguments.name} is a pair and has a draft: --draft goes with a target's file,"

@@ -235,10 +235,9 @@ def _shortened(value: Value) -> Any:
 
 
 def _pair_lines(about: About) -> Lines:
-    needs, guess = about["needs"], about["first_guess"]
+    guess = about["first_guess"]
     yield "name", about["name"]
     yield "description", about["description"]
-    yield "experimental", needs and f"needs {needs}, which specchat does not support yet"
     yield "tier", about["tier"]
     yield "licence", about["licence"] or "unknown: see the model's page on the hub"
     yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_availability(about)}"
@@ -268,8 +267,6 @@ def _pair_lines(about: About) -> Lines:
 def _availability(about: About) -> str:
     if about["here"]:
         return "installed"
-    if about["needs"]:
-        return "not installed; specchat does not support it yet"
     if any(isinstance(file, Reference) for file in read_catalogue().entries[about["name"]].files):
         return f"not installed: `specchat pull {about['name']}` fetches it"
     return "not installed"

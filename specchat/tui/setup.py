@@ -48,8 +48,7 @@ class PairChoice:
 class Offer:
     """A pair in the models screen: `choose` loads it if installed, else `references` are pulled.
 
-    `size` is text; `title` is the name to show, if it is not `name`. `needs` names a feature the
-    pair requires and specchat lacks, empty if there is none. `share` is the part already
+    `size` is text; `title` is the name to show, if it is not `name`. `share` is the part already
     downloaded, from 0 to 1. `loaded` is when it was last loaded (Unix time), 0 for never.
     `outlook` is what is known without this machine's memory and the pair's files. `choose` looks
     for a draft model, which may take a moment. The model of a server is an offer too (`is_server`).
@@ -59,7 +58,6 @@ class Offer:
     description: str
     size: str = ""
     licence: str = ""
-    needs: str = ""
     share: float = 0.0
     title: str = ""
     loaded: float = 0.0

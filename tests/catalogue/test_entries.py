@@ -89,10 +89,7 @@ def test_what_comes_with_specchat_is_sound() -> None:
 
 def test_memory_needs_are_plausible() -> None:
     """More than the files, not much more with a usual context, and growing with it."""
-    usable = [entry for entry in load_entries().values() if not entry.experimental]
-
-    assert usable
-    for entry in usable:
+    for entry in load_entries().values():
         lengths = sorted(entry.memory_gb)
         needs = [entry.memory_gb[length] for length in lengths]
         files_gb = size_of(entry) / GB
@@ -118,17 +115,6 @@ def test_pairs_share_their_draft() -> None:
 
     shared = {entries[name].draft for name in ("qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b")}
     assert len(shared) == 1
-
-
-def test_an_experimental_pair_is_listed_and_refused(own: Path) -> None:
-    """The error names the required feature that specchat lacks."""
-    own.write_text(
-        "[pair.x]\ndescription = 'd'\nkind = 'dspark'\ntarget = 'a.gguf'\ndraft = 'b.gguf'\n"
-    )
-
-    assert "x" in load_entries()
-    with pytest.raises(ModelNotFound, match="DSpark"):
-        find_pair("x")
 
 
 def test_a_pair_that_is_not_here_says_how_to_get_it(hub: HubServer) -> None:

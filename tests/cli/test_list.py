@@ -96,7 +96,6 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
         "tier": "medium",
         "licence": "Apache-2.0",
         "kind": "simple",
-        "needs": "",
         "bytes": 5_667_230_176,
         "about_gb": None,
         "here": False,

@@ -39,12 +39,6 @@ draft = { repository = "org/small", file = "quantised/small-Q8.gguf" }
 description = "The second"
 target = { repository = "org/other", file = "other.gguf" }
 draft = { repository = "org/small", file = "quantised/small-Q8.gguf" }
-
-[pair.dspark]
-description = "Not supported"
-kind = "dspark"
-target = { repository = "org/model", file = "dspark-target.gguf" }
-draft = { repository = "org/small", file = "dspark.gguf" }
 """
 TO_BEGIN_WITH = """
 [pair.begin]
@@ -315,11 +309,6 @@ def test_a_machine_that_no_pair_fits_is_an_error(
     ("words", "code", "message"),
     [
         (["pull", "nonsense"], 1, "there is no pair named 'nonsense': choose one of demo"),
-        (
-            ["pull", "dspark"],
-            1,
-            "needs a DSpark draft, which specchat",
-        ),
         (["pull", "one", "--draft", "a/b/c.gguf"], 2, "one is a pair and has a draft"),
         (["pull", "a/b/../c.gguf"], 2, "invalid Hugging Face file name"),
         (

@@ -13,7 +13,6 @@ from conftest import WriteModel
 from local_folders import put, put_in_hub, put_in_ollama
 from scripts.support.tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
 from specchat.catalogue.catalogue_file import find_entry
-from specchat.catalogue.entry import KINDS
 from specchat.cli import main
 from specchat.passes.exactness import Exactness
 from specchat.passes.learned_cache import LearnedCache, LearnedPair
@@ -209,11 +208,6 @@ def test_a_pair_is_shown_before_it_is_here(
     out = capsys.readouterr().out
     assert "not installed: `specchat pull qwen3-8b` fetches it\n" in out
     assert "memory       about 8.10 GB with a context of 8192 tokens" in out
-    monkeypatch.setitem(KINDS, "assistant", "an assistant that shares")
-    assert main(["show", "gemma4-12b-mtp"]) == 0
-    out = capsys.readouterr().out
-    assert "experimental needs an assistant that shares" in out
-    assert "specchat pull" not in out
 
 
 def test_a_first_guess_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,7 +116,6 @@ def test_a_download_that_is_too_large_says_so_first() -> None:
 async def test_no_key_is_cut(size: tuple[int, int]) -> None:
     """The keys that apply to the highlighted pair are all there, in full, and no others."""
     offers = [here("big"), Offer("away", "far", "1 GB"), Offer("coming", "near", "1 GB")]
-    offers.append(Offer("later", "far", "1 GB", needs="a new format"))
     app = chat(Script(), offers=lambda: offers)
     async with app.run_test(size=size) as pilot:
         app.pulls.latest["coming"] = PullState(share=0.34, words="1 of 3 GB")
@@ -132,7 +131,6 @@ async def test_no_key_is_cut(size: tuple[int, int]) -> None:
             "big": ["Use", "Make default", "Open file", "Close"],
             "away": ["Download", "Open file", "Close"],
             "coming": ["Cancel download", "Open file", "Close"],
-            "later": ["Open file", "Close"],
             "open a file": ["Open file", "Close"],
         }.items():
             await mark(pilot, name)

@@ -108,7 +108,7 @@ async def pull_one(pilot: Any) -> None:
 
 @pytest.mark.slow
 async def test_pairs_are_listed_with_what_there_is_to_know() -> None:
-    """Name, draft, quantization, size, memory, licence, what for; unsupported ones last."""
+    """Name, draft, quantization, size, memory, licence, what for."""
     app = chat_with_catalogue(Script())
     async with app.run_test(size=(150, 120)) as pilot:
         await open_models(pilot)
@@ -119,7 +119,7 @@ async def test_pairs_are_listed_with_what_there_is_to_know() -> None:
         details = screen_text(app)
         await mark(pilot, "two")
         await until(pilot, lambda: "The second" in screen_text(app))
-        assert "Needs a DSpark draft, which specchat does not support yet" in screen_text(app)
+        assert "Drafts come from a prediction head" in screen_text(app)
 
     lines = {line.split()[1]: line.split() for line in shown.splitlines() if len(line.split()) > 2}
     assert lines["one"][2:4] == ["small", "Q4"]
@@ -420,19 +420,6 @@ async def test_what_threads_tell_while_the_chat_ends_is_dropped(hub: HubServer) 
         before = app.pulls.latest["one"]
         await app.screen_stack[0].remove_children()
         await until(pilot, lambda: app.pulls.latest["one"] is not before)
-
-
-@pytest.mark.slow
-async def test_experimental_pairs_are_not_pulled() -> None:
-    """The screen shows what they need."""
-    app = chat_with_catalogue(Script())
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await open_models(pilot)
-        await mark(pilot, "two")
-        await pilot.press("enter")
-        await pilot.pause()
-        assert not isinstance(app.screen, ConfirmScreen)
-        assert any("DSpark" in note.message for note in app._notifications)
 
 
 @pytest.mark.slow

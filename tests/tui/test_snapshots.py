@@ -82,7 +82,6 @@ OFFERS = (
         ),
     ),
     Offer("qwen3-14b", "As qwen3-8b, better and slower", "9.64 GB", "Apache-2.0"),
-    Offer("a-dspark", "Reasoning", "~20 GB", needs="a DSpark draft"),
 )  # fmt: skip
 PULLS = {
     "qwen3-4b": PullState(share=0.34, words="1.07 GB of 3.14 GB, 34 %, 12.4 MB/s, 2 min 47 s left"),

@@ -67,10 +67,8 @@ class ListedPairs:
             "Servers": [each for each in here if each.offer.is_server and each not in recent],
             "Downloaded": _with_siblings_together(others),
             "To download (specchat is offline)" if is_offline() else "To download": sorted(
-                (each for each in away if not each.offer.needs),
-                key=lambda each: not each.offer.is_recommended,
+                away, key=lambda each: not each.offer.is_recommended
             ),
-            "Not supported yet": [each for each in away if each.offer.needs],
         }
 
     def _row(self, offer: Offer) -> ModelRow:

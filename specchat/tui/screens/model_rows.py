@@ -52,14 +52,14 @@ class ModelRow:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it may be downloaded: it is not here yet, and specchat can use it."""
-        return not (self.is_here or self.is_arriving or self.offer.needs)
+        """Whether it may be downloaded: it is not here yet."""
+        return not (self.is_here or self.is_arriving)
 
     @property
     def searched(self) -> str:
         """All words that a search finds it by."""
         offer, outlook = self.offer, self.outlook
-        own = (offer.name, offer.title, offer.description, offer.licence, offer.needs)
+        own = (offer.name, offer.title, offer.description, offer.licence)
         return " ".join([*own, outlook.target, outlook.drafts, outlook.quantisation, self.note])
 
     @property
@@ -114,8 +114,6 @@ class ModelRow:
         elif offer.share and not self.is_here:
             share = progress_percent(offer.share)
             lines.append((f"{share} downloaded; the download resumes there", ""))
-        if offer.needs:
-            lines.append((f"Needs {offer.needs}, which specchat does not support yet", ""))
         if outlook.memory:
             context = f" for a context of {outlook.context} tokens" * bool(outlook.context)
             verdict = "" if outlook.fits else f"{TOO_LARGE}: "

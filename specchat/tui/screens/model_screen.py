@@ -195,11 +195,8 @@ class ModelScreen(Dialog[None]):
     """What Enter is called: the list may change before it is handled."""
 
     def _download(self, row: ModelRow) -> None:
-        name, needs = row.offer.name, row.offer.needs
-        if needs:
-            self.notify(f"{name} needs {needs}, which specchat does not support yet.")
-        elif is_offline():
-            self.notify(f"{name} cannot be downloaded offline. {OFFLINE}")
+        if is_offline():
+            self.notify(f"{row.offer.name} cannot be downloaded offline. {OFFLINE}")
         else:
             self._pairs.pull(row.offer)
 
