@@ -101,15 +101,15 @@ def _field_in(text: str) -> str | None:
 
 
 def _too_long(error: ContextFull) -> str:
-    """Return Anthropic's words, at which Claude Code and opencode shorten the conversation."""
+    """Return Anthropic's and OpenAI's words, at which clients shorten the conversation."""
     text = _for_callers(str(error))
     if not error.num_tokens:
         return text
     _, _, advice = text.partition(": ")
     more = "" if error.is_all else "more than "
-    return (
-        f"prompt is too long: {more}{error.num_tokens} tokens > {error.capacity} maximum; {advice}"
-    )
+    size = f"{more}{error.num_tokens} tokens > {error.capacity} maximum"
+    context = f"this model's maximum context length is {error.capacity} tokens"
+    return f"prompt is too long: {size}; {context}: {advice}"
 
 
 def openai_body(error: ApiError) -> dict[str, Any]:

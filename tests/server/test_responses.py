@@ -95,6 +95,7 @@ def test_a_prompt_that_is_too_long_says_how_long_it_is(demo_server: Running) -> 
         assert reply.status_code == 400
         assert error["code"] == "context_length_exceeded"
         assert "prompt is too long: 4009 tokens > 2048 maximum" in error["message"]
+        assert "maximum context length is 2048 tokens" in error["message"]
 
 
 def test_a_conversation_that_is_too_long_may_be_truncated(demo_server: Running) -> None:
