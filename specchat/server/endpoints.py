@@ -149,12 +149,13 @@ async def _gone(request: Request, raised: Exception) -> Response:
 async def _refused(request: Request, raised: Exception) -> Response:
     """Return an error in the shape of the API that was called."""
     if isinstance(raised, HTTPException):
-        error = ApiError(raised.status_code, raised.detail)
+        headers = raised.headers or {}
+        error = ApiError(raised.status_code, raised.detail, headers=headers)
         if raised.status_code == NOT_FOUND:
             called = request.scope["raw_path"].decode("latin-1")
             error = why_absent(request.scope["path"], called)
         if raised.status_code == WRONG_METHOD:
-            error.message = "wrong method"
+            error.message = f"{request.method} is not possible here: use {headers.get('Allow')}"
     else:
         error = error_to(request.scope, raised)
     body = body_for(request.url.path)(error)

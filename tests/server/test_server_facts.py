@@ -57,6 +57,8 @@ def test_slots_show_the_answers_in_progress(demo_server: Running) -> None:
         ("/v1/v1/embeddings", 501, "embeddings"),
         ("//v1//embeddings/", 501, "embeddings"),
         ("/rerank", 501, "rankings are not supported"),
+        ("/v1/score", 501, "rankings are not supported"),
+        ("/classify", 501, "rankings"),
         ("/v1/images/generations", 501, "images"),
         ("/v1/audio/speech", 501, "speech"),
         ("/v1/moderations", 501, "moderations"),
@@ -79,6 +81,19 @@ def test_what_is_not_served_says_so(
         assert error["type"] == (
             "not_supported_error" if status == 501 else "invalid_request_error"
         )
+
+
+def test_a_wrong_method_is_named_with_the_right_one(demo_server: Running) -> None:
+    """Also in the header for it."""
+    for method, path, right in (
+        ("GET", "/v1/completions", "POST"),
+        ("DELETE", "/v1/models", "GET"),
+    ):
+        reply = demo_server.client.request(method, path)
+        assert (reply.status_code, right in reply.headers["Allow"]) == (405, True)
+        error = reply.json()["error"]["message"]
+        assert error.startswith(f"{method} is not possible here: use ")
+        assert right in error
 
 
 @pytest.mark.parametrize("path", ["/api/tags", "/api/chat", "/api/v0/models", "/v1/api/tags"])
