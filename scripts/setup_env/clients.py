@@ -1,7 +1,7 @@
-"""Clients of the server's APIs in an environment of their own, for the tests of the server.
+"""Clients of the server's APIs in environments of their own, for the tests of the server.
 
-Their packages and specchat's need not agree on versions. The environment lies in `.venv/clients`
-and is made anew if the requirements change.
+Their packages and specchat's need not agree on versions, nor do LiteLLM's and those of the others.
+The environments lie in `.venv`, and one is made anew if its requirements change.
 """
 
 from __future__ import annotations
@@ -13,28 +13,37 @@ from scripts.setup_env import fast
 from scripts.setup_env.running import only_one, run, run_pip, say
 from scripts.setup_env.stages import requirements, write_stamp
 
-REQUIREMENTS = Path(fast.ROOT, "scripts", "requirements-clients.txt")
-FOLDER = Path(fast.VENV, "clients")
-STAMP = "clients"
+ENVIRONMENTS = CLIENTS, LITELLM = "clients", "litellm"
+"""The names of the environments' folders and stamps."""
 
 
-def find_clients() -> Path | None:
-    """Return the Python of the clients' environment; None unless it is complete and up to date."""
-    is_complete = fast.read(str(Path(fast.RECORDS, STAMP))) == fast.read(str(REQUIREMENTS))
-    python = python_of(FOLDER)
+def find_clients(name: str = CLIENTS) -> Path | None:
+    """Return the Python of an environment; None unless it is complete and up to date."""
+    is_complete = fast.read(str(Path(fast.RECORDS, name))) == fast.read(str(file_of(name)))
+    python = python_of(Path(fast.VENV, name))
     return python if is_complete and python.exists() else None
 
 
 def install_clients() -> None:
-    """Make the clients' environment unless it is there. Raises CommandFailed or OSError."""
+    """Make the environments that are not there. Raises CommandFailed or OSError."""
     with only_one():
-        if find_clients():
-            return
-        say("installing clients of the server's APIs for the tests (about a minute)")
-        Path(fast.RECORDS, STAMP).unlink(missing_ok=True)
-        run([sys.executable, "-m", "venv", "--clear", str(FOLDER)])
-        run_pip("install", *requirements(REQUIREMENTS), python=str(python_of(FOLDER)))
-        write_stamp(STAMP, fast.read(str(REQUIREMENTS)))
+        for name in ENVIRONMENTS:
+            if not find_clients(name):
+                _install(name)
+
+
+def _install(name: str) -> None:
+    say(f"installing {name} of the server for its tests (about a minute)")
+    folder = Path(fast.VENV, name)
+    Path(fast.RECORDS, name).unlink(missing_ok=True)
+    run([sys.executable, "-m", "venv", "--clear", str(folder)])
+    run_pip("install", *requirements(file_of(name)), python=str(python_of(folder)))
+    write_stamp(name, fast.read(str(file_of(name))))
+
+
+def file_of(name: str) -> Path:
+    """Return the requirements of an environment."""
+    return Path(fast.ROOT, "scripts", f"requirements-{name}.txt")
 
 
 def python_of(folder: Path) -> Path:

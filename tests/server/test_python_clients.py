@@ -1,6 +1,6 @@
 """Programs that others wrote use the server as they use the makers' own servers.
 
-Each runs in a process of its own, in the environment of clients that the set-up makes.
+Each runs in a process of its own, in an environment of clients that the set-up makes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import TRAP_FOLDER
-from scripts.setup_env.clients import find_clients
+from scripts.setup_env.clients import LITELLM, find_clients
 from scripts.support.tiny_gguf import Words, pieces_of, write_parrot
 from server.conftest import Running, StartServer
 from specchat.server.guard import Access
@@ -63,7 +63,7 @@ def locked(start_server: StartServer, demo_server: Running) -> Running:
     return start_server(access=Access(key="secret"), service=demo_server.service)
 
 
-def run(script: str, home: Path, *servers: Running) -> None:
+def run(script: str, home: Path, *servers: Running, python: Path | None = PYTHON) -> None:
     """Run a client against servers, offline and apart from the user's settings."""
     environment = {name: text for name, text in os.environ.items() if name in KEPT}
     environment |= {
@@ -75,7 +75,7 @@ def run(script: str, home: Path, *servers: Running) -> None:
         "LANGCHAIN_TRACING_V2": "false",
     }
     done = subprocess.run(
-        [str(PYTHON), str(SCRIPTS / script), *(each.address for each in servers)],
+        [str(python), str(SCRIPTS / script), *(each.address for each in servers)],
         env=environment, cwd=home, text=True, check=False,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
@@ -120,3 +120,11 @@ def test_instructor(demo_server: Running, caller: Running, tmp_path: Path) -> No
 def test_openais_agents(demo_server: Running, caller: Running, tmp_path: Path) -> None:
     """By both APIs: plain, in a form, and with a tool, required or not."""
     run("agents_client.py", tmp_path, demo_server, caller)
+
+
+def test_litellm(demo_server: Running, caller: Running, tmp_path: Path) -> None:
+    """By four of its providers, whole and streamed; texts, tools and errors."""
+    python = find_clients(LITELLM)
+    if python is None:
+        pytest.skip("needs the environment of LiteLLM, which scripts/test --all makes")
+    run("litellm_client.py", tmp_path, demo_server, caller, python=python)
