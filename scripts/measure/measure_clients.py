@@ -37,7 +37,7 @@ TEXTS = (
     "How a clock works:",
     "Rain fell on the",
 )
-LONG = "The quick brown fox jumps over the lazy dog, and the dog sleeps. " * 100
+LONG = "The quick brown fox jumps over the lazy dog, and the dog sleeps. " * 250
 
 
 class Stream(NamedTuple):
@@ -64,7 +64,7 @@ def main() -> None:
     if options.target:
         words = ["--target", str(options.target)]
         words += ["--draft", str(options.draft)] if options.draft else []
-    words += ["--ctx", "4096", "--threads", str(options.threads)]
+    words += ["--ctx", "8192", "--threads", str(options.threads)]
     print(f"{machine_line()}; {options.target.name if options.target else options.pair}")
     print("| clients | drafts | in turns | together | ratio | longest gap in turns | together |")
     print("| --- | --- | --- | --- | --- | --- | --- |")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 GAP = "  "
 BAR_WIDTH = 6
+LEAST_SHARED = 1.05
+"""From this many answers a pass on, the totals say how many share one."""
 FULL, EMPTY = "▰", "▱"
 LIVE, CANCELLED = ">", "x"
 """The marks before an answer in progress, and before one that was cancelled."""
@@ -131,13 +133,15 @@ def totals_line(totals: "Totals") -> Line:
     count = f"{totals.num_requests:,} {noun}"
     accepted = f"{percent(totals.acceptance_rate)} accepted" if totals.drafted else ""
     per_pass = f"{totals.generated_tokens / totals.steps:.1f} per pass" if totals.steps else ""
+    shared = totals.answers_per_pass
+    together = f"{shared:.1f} answers a pass" if shared >= LEAST_SHARED else ""
     speedup = speedup_cell(totals.speedup, totals.speedup_error) if totals.own_s else ""
     saved = _saved(totals) if totals.own_s else ""
     against = f"{saved} against plain decoding" if saved else ""
     tokens = f"{totals.generated_tokens:,} tokens"
     forms = [
-        (count, tokens, accepted, per_pass, speedup, against),
-        (count, tokens, accepted, per_pass, speedup, saved),
+        (count, tokens, accepted, per_pass, together, speedup, against),
+        (count, tokens, accepted, per_pass, together, speedup, saved),
         (count, accepted, per_pass, speedup, saved),
         (count, accepted, speedup, saved),
         (count, accepted, saved),

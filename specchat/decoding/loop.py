@@ -194,6 +194,7 @@ class Answer:
         preparing = perf_counter() - began - drafting
         rows, verifying, num_sharing = (yield wanted) or wanted.make()
         verifying += preparing
+        self._statistics.passes += 1 / num_sharing
         evaluated = perf_counter()
 
         path, own, chances = self._verify(tree, rows)

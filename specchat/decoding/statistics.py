@@ -49,7 +49,8 @@ class Statistics:
     row were such as of now: 0 once the text goes on. `is_valid` says of an ended
     answer whether it is what its structure asked for, None if it had none; `invalid_reason` says
     why a complete one is not. `acceptance_histogram[i]` is the number of steps that accepted i
-    drafted tokens. `draft_s` is the time of drafting, draws included, `verify_s` that of the
+    drafted tokens. The steps took `passes` of the target: of one that answers share, each has its
+    part. `draft_s` is the time of drafting, draws included, `verify_s` that of the
     target's passes; `overhead_s` is everything else between the prompt and the last token. The gain
     over plain decoding is derived from `step_times`.
 
@@ -68,6 +69,7 @@ class Statistics:
     reasoning_tokens: int = 0
     reasoning_s: float = 0.0
     steps: int = 0
+    passes: float = 0.0
     drafted: int = 0
     accepted: int = 0
     nodes: int = 0
@@ -277,6 +279,7 @@ _SUMS = (
     "reasoning_tokens",
     "reasoning_s",
     "steps",
+    "passes",
     "drafted",
     "accepted",
     "nodes",

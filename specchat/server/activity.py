@@ -72,8 +72,9 @@ class Times:
 class Totals:
     """What the requests that are over add up to.
 
-    `finishes` counts them by API and by how they ended. `num_drafts` are the steps that drafted
-    anything; `accepted_by_position` and `by_origin` split the accepted tokens. `plain_s` and
+    `finishes` counts them by API and by how they ended. The `steps` took `passes`, which answers
+    share that are decoded together. `num_drafts` are the steps that drafted anything;
+    `accepted_by_position` and `by_origin` split the accepted tokens. `plain_s` and
     `own_s` are what plain decoding would have taken, and what decoding took, of those answers whose
     gain is sound, and `error_s` is the standard error of the former.
     """
@@ -83,6 +84,7 @@ class Totals:
     cached_tokens: int = 0
     generated_tokens: int = 0
     steps: int = 0
+    passes: float = 0.0
     num_drafts: int = 0
     drafted: int = 0
     accepted: int = 0
@@ -107,6 +109,11 @@ class Totals:
         return self.accepted / self.drafted if self.drafted else 0.0
 
     @property
+    def answers_per_pass(self) -> float:
+        """How many answers share a pass on average; 0.0 if there was none."""
+        return self.steps / self.passes if self.passes else 0.0
+
+    @property
     def speedup(self) -> float:
         """The speedup over plain decoding; 0.0 if no answer has a sound one."""
         return self.plain_s / self.own_s if self.own_s else 0.0
@@ -129,6 +136,7 @@ class Totals:
         self.cached_tokens += statistics.cached_tokens
         self.generated_tokens += statistics.generated_tokens
         self.steps += statistics.steps
+        self.passes += statistics.passes
         self.num_drafts += next(iter(statistics.drafted_by_position), 0)
         self.drafted += statistics.drafted
         self.accepted += statistics.accepted

@@ -78,6 +78,7 @@ def _counters(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
         ("vllm:generation_tokens", "Generated tokens, reasoning included.", "generated_tokens"),
         ("vllm:spec_decode_num_drafts", "Passes of the target that had a draft.", "num_drafts"),
         ("specchat:steps", "Passes of the target that emitted tokens.", "steps"),
+        ("specchat:passes", "Passes that these steps took: answers share them.", "passes"),
         ("specchat:plain_seconds", "Seconds plain decoding would take.", "plain_s"),
         ("specchat:own_seconds", "Seconds decoding took, of the same answers.", "own_s"),
     ):

@@ -123,6 +123,16 @@ def test_totals_say_what_was_saved() -> None:
     assert totals_line(Totals()).text == "no requests yet"
 
 
+def test_totals_say_how_many_answers_share_a_pass() -> None:
+    """Where any did."""
+    numbers = {4: "2.5 answers a pass", 10: ""}
+    for passes, said in numbers.items():
+        statistics = replace(WRITING.statistics, steps=10, passes=float(passes))
+        text = totals_line(total_of(replace(WRITING, statistics=statistics))).text
+        assert said in text
+        assert ("answers a pass" in text) == bool(said)
+
+
 def test_totals_within_their_error_are_the_same_speed() -> None:
     """As the row of each request says it."""
     gain = Gain("same", 1.08, 0.05, 10.8, 10.0, 100)

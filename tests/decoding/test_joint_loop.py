@@ -282,13 +282,18 @@ def test_statistics_are_each_answers_own() -> None:
     """What is counted of an answer does not depend on the others."""
     pairs = [pair_of(number) for number in range(3)]
     answers = [answer_of(pair, request(number, WHOLE)) for number, pair in enumerate(pairs)]
-    list(decode_together(answers, Passes()))
+    made = Passes()
+    list(decode_together(answers, made))
+    counted = [pair.statistics for pair in pairs]
+    num_alone = sum(each.steps for each in counted) - sum(map(len, made.made))
+    assert sum(each.passes for each in counted) == pytest.approx(len(made.made) + num_alone)
     for number, pair in enumerate(pairs):
         own = pair_of(number)
         list(answer_of(own, request(number, WHOLE)).steps())
         for name in ("prompt_tokens", "generated_tokens", "steps", "drafted", "accepted"):
             found, wanted = getattr(pair.statistics, name), getattr(own.statistics, name)
             assert found == wanted, name
+        assert own.statistics.passes == own.statistics.steps
         assert isinstance(pair.statistics, Statistics)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,8 +17,8 @@ GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 60, "ignore_eos": True
 
 @pytest.fixture(scope="module")
 def served(start_server: StartServer) -> Running:
-    """Return a server that decodes three answers together, in an engine process."""
-    return start_server(at_once=3, ctx=1024)
+    """Return a server that decodes three exact answers together, in an engine process."""
+    return start_server(at_once=3, ctx=1024, exact="on")
 
 
 def text_of(server: Running, question: str, **fields: Any) -> str:
@@ -71,3 +72,9 @@ def test_slots_and_figures_count_each_answer(served: Running) -> None:
         replies = list(pool.map(asked, QUESTIONS))
     assert [each["usage"]["completion_tokens"] for each in replies] == [60] * 3
     assert all(each["timings"]["predicted_ms"] > 0 for each in replies)
+    figures = served.client.get("/metrics").text
+    steps, passes = (
+        sum(float(value) for value in re.findall(rf"specchat:{name}_total{{.*}} (.*)", figures))
+        for name in ("steps", "passes")
+    )
+    assert 0 < passes < steps  # some were shared
