@@ -1,5 +1,6 @@
 """The published prediction heads that the catalogue knows, and targets that lack theirs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from specchat.catalogue.catalogue_file import read_catalogue
@@ -40,11 +41,12 @@ def missing_head(target: Path, cache: HeaderCache) -> KnownHead | None:
         return None
     known = known_heads(*names)
     is_here = not known or any(find_present(head.reference) for head in known)
-    return None if is_here or _has_head(model_words(*names), target.parent, cache) else known[0]
+    return None if is_here or _has_head(names, target.parent, cache) else known[0]
 
 
-def _has_head(target: frozenset[str], folder: Path, cache: HeaderCache) -> bool:
-    """Return True if a head on this machine is named after a target, by the target's words."""
+def _has_head(names: Sequence[str], folder: Path, cache: HeaderCache) -> bool:
+    """Return True if a head on this machine is named as a target is, not only as its kin are."""
+    wanted = [words for words in map(model_words, names) if words]
     files = {*find_local_models(with_heads=True), *models_in(folder, with_heads=True)}
-    named = [(model, model_words(model.name.rpartition("/")[2])) for model in files]
-    return any(words and words <= target and cache.of(model.path).is_head for model, words in named)
+    named = [model for model in files if model_words(model.name.rpartition("/")[2]) in wanted]
+    return any(cache.of(model.path).is_head for model in named)

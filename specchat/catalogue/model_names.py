@@ -2,22 +2,22 @@
 
 import re
 
+from specchat.gguf.draft_kinds import words_of_heads
+
 QUANTISATION = re.compile(
-    r"[-_.:](?:ud-)?((?:i?q\d\w*|tq\d\w*|bf16|f16|f32|mxfp4|nvfp4))(?=[-_.]|$)", re.IGNORECASE
+    r"[-_.:](?:ud-|i1-)?((?:i?q\d\w*|tq\d\w*|bf16|fp?16|fp?32|mxfp4|nvfp4))(?=[-_.]|$)",
+    re.IGNORECASE,
 )
-"""The quantization in a name, after a separator; "ud-" is Unsloth's prefix."""
+"""The quantization in a name, after a separator; "ud-" and "i1-" are prefixes of publishers."""
 PART = re.compile(r"-\d{5}-of-\d{5}$")
 """The number of a file that is one of several."""
 WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?[bm]?")
-OF_HEADS = re.compile(
-    r"eagle-?3?|d-?flash-?2?|dspark|mtp|nextn|assistant|speculator|draft(?:er)?|block-?\d+",
-    re.IGNORECASE,
-)
-"""The words in the name of a prediction head that are not its target's."""
+OF_DRAFTS = re.compile(r"speculator|draft(?:er)?|(?<![a-z])b(?:lock)?-?\d+(?=[-_.]|$)")
+"""The words in the name of any draft that are not its target's, such as the size of its blocks."""
 COMMON_WORDS = frozenset(
     {
         *("gguf", "ggml", "of", "latest", "head", "only", "instruct", "it", "chat"),
-        *("qat", "ud", "xl", "meta", "google"),
+        *("qat", "ud", "xl", "meta", "google", "specforge"),
     }
 )
 """Words that two files of one model need not share."""
@@ -55,8 +55,10 @@ def model_words(*names: str) -> frozenset[str]:
     """Return the words in names that tell a model from others: its family, version and size."""
     words: set[str] = set()
     for name in names:
-        text = name.lower().removesuffix(".gguf")
-        words |= set(WORD.findall(QUANTISATION.sub("", PART.sub("", OF_HEADS.sub("", text)))))
+        text = PART.sub("", name.lower().removesuffix(".gguf"))
+        for pattern in (words_of_heads(), OF_DRAFTS, QUANTISATION):
+            text = pattern.sub("", text)
+        words |= set(WORD.findall(text))
     return frozenset(words - COMMON_WORDS)
 
 

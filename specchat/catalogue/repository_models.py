@@ -16,7 +16,7 @@ from specchat.catalogue.fit import Fit, judge, need_of_size
 from specchat.catalogue.local_models import may_be_model
 from specchat.catalogue.model_names import quantisation_in, states
 from specchat.errors import DownloadFailed, ModelNotFound
-from specchat.gguf.draft_kinds import is_name_of_head
+from specchat.gguf.draft_kinds import is_name_of_head, words_of_heads
 from specchat.gguf.split_files import split_names
 from specchat.hub.client import find, is_offline
 from specchat.hub.hub_errors import RetryPolicy
@@ -41,7 +41,6 @@ DRAFTED = (2, 3, 4)
 """The tokens of the passes by whose cost such files are compared: those of short drafts."""
 GGUF_ENDING = re.compile(r"[-_.]gguf$", re.IGNORECASE)
 ADAPTER = re.compile(r"(^|[-_./])lora([-_./]|$)", re.IGNORECASE)
-HEAD_FOLDER = re.compile(r"mtp|eagle-?3|dflash-?2?|dspark|assistant", re.IGNORECASE)
 MOST_SHOWN = 12
 LIST_WAITS = (1.0, 2.0)
 """Seconds between tries to list a repository."""
@@ -177,7 +176,7 @@ def heads_of(name: HubName, files: Iterable[ListedFile]) -> list[RemoteModel]:
 
 def _is_head(model: RemoteModel) -> bool:
     *folders, file = model.reference.file.split("/")
-    return is_name_of_head(file) or any(map(HEAD_FOLDER.fullmatch, folders))
+    return is_name_of_head(file) or any(map(words_of_heads().fullmatch, folders))
 
 
 def _complete(name: HubName, files: Iterable[ListedFile]) -> list[RemoteModel]:

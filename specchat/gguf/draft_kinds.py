@@ -70,6 +70,8 @@ class DraftKind:
     """The architectures of targets by which it is known, each with why it is refused, if it is."""
     file_names: str = ""
     """A pattern of names of files that cannot be used without their target."""
+    words: str = ""
+    """A pattern of the words in names of files and folders that name the kind, not the target."""
     why_unusable: Callable[[Header], str | None] = _no_reason
     """Returns why the draft in a file cannot be used: llama.cpp ends the process for some."""
     why_unfit: Callable[[Header, Header], str | None] = _no_reason
@@ -176,6 +178,11 @@ def is_name_of_head(file: str) -> bool:
     return any(re.search(pattern, file, re.IGNORECASE) for pattern in patterns)
 
 
+def words_of_heads() -> re.Pattern[str]:
+    """Return a pattern of the words that name kinds of heads."""
+    return re.compile("|".join(kind.words for kind in KINDS.values() if kind.words), re.IGNORECASE)
+
+
 def why_no_head(header: Header) -> str | None:
     """Return why the prediction head in a file cannot be used, None if it can."""
     kind = kind_of_file(header)
@@ -231,6 +238,7 @@ for _each in (
         is_inside=prediction_head.is_inside,
         targets=prediction_head.TARGETS,
         file_names="^mtp-",
+        words="mtp|nextn",
         why_unusable=prediction_head.why_unusable,
         why_unfit=prediction_head.why_unfit,
         as_model=prediction_head.as_model,
@@ -245,6 +253,7 @@ for _each in (
         architectures=frozenset({assistant_head.ARCHITECTURE}),
         targets={assistant_head.TARGET: ""},
         file_names=r"gemma-?4.*[-_.]assistant",
+        words="assistant",
         why_unusable=assistant_head.why_unusable,
         why_unfit=assistant_head.why_unfit,
         as_model=assistant_head.as_model,
@@ -259,6 +268,7 @@ for _each in (
         architectures=frozenset({eagle_draft.ARCHITECTURE}),
         targets=layer_inputs.TARGETS,
         file_names=r"^eagle-(?!\d*\.?\d*b)|eagle-?3(?!\d*\.?\d*b)",
+        words="eagle-?3?",
         why_unusable=eagle_draft.why_unusable,
         why_unfit=eagle_draft.why_unfit,
         as_model=eagle_draft.as_model,
@@ -281,6 +291,7 @@ for _each in (
         runs="specchat.llama.spark_head:SparkHead",
         has_marker=spark_draft.has_marker,
         file_names="dspark",
+        words="d-?spark",
         why_unusable=spark_draft.why_unusable,
     ),
     _block_kind(
@@ -288,6 +299,7 @@ for _each in (
         description="a DFlash draft, a prediction head for another model",
         runs="specchat.llama.block_head:BlockHead",
         file_names="dflash",
+        words="d-?flash-?2?",
         why_unusable=block_draft.why_unusable,
     ),
 ):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specchat.catalogue import recent_pairs as recent
-from specchat.catalogue.model_names import model_title, quantisation_in
+from specchat.catalogue.model_names import model_title, model_words, quantisation_in
 from specchat.catalogue.recent_pairs import recent_pairs, recent_pairs_path, remember_pair
 from tables import table
 
@@ -62,6 +62,8 @@ def test_a_damaged_file_is_no_hindrance(content: str) -> None:
         ("Qwen3-8B-BF16-00001-of-00003.gguf", "Qwen3-8B", "BF16"),
         ("llama3:8b-instruct-q4_K_M", "llama3:8b-instruct", "Q4_K_M"),
         ("gpt-oss-20b-mxfp4.gguf", "gpt-oss-20b", "MXFP4"),
+        ("Qwen3-8B.i1-Q4_K_M.gguf", "Qwen3-8B", "Q4_K_M"),
+        ("Qwen3-8B-fp16.gguf", "Qwen3-8B", "FP16"),
         ("tiny:latest", "tiny:latest", ""),
         ("qwen3.gguf", "qwen3", ""),
     ],
@@ -70,3 +72,21 @@ def test_a_files_name_says_model_and_quantization(name: str, title: str, quantis
     """By the conventions of the hub's publishers and of Ollama."""
     assert model_title(name) == title
     assert quantisation_in(name) == quantisation
+
+
+@table(
+    ("head", "target"),
+    [
+        ("Qwen3-8B-DFlash-b16.gguf", "Qwen3-8B-Q4_K_M.gguf"),
+        ("Qwen3-8B_dspark_block7.gguf", "Qwen3-8B.i1-Q4_K_M.gguf"),
+        ("EAGLE3-LLaMA3.1-Instruct-8B.gguf", "Meta-Llama-3.1-8B-Instruct-Q8_0.gguf"),
+        ("gpt-oss-20b-eagle3-specforge.fp16.gguf", "gpt-oss-20b-mxfp4.gguf"),
+        ("mtp-Qwen3.6-27B-Q8_0.gguf", "Qwen3.6-27B-UD-Q4_K_XL-00001-of-00002.gguf"),
+        ("gemma-4-31B-it-assistant.Q4_0.gguf", "gemma-4-31B-it-qat-Q4_0.gguf"),
+        ("Qwen3-8B-speculator.eagle3.gguf", "Qwen3-8B-BF16.gguf"),
+    ],
+)
+def test_a_published_head_is_named_after_its_target(head: str, target: str) -> None:
+    """But for the words of its kind, its blocks, and its quantization."""
+    assert model_words(head) == model_words(target)
+    assert model_words(head) != model_words(f"{target}-2507")

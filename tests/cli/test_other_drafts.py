@@ -92,8 +92,11 @@ def test_the_head_that_a_target_lacks_is_offered_to_download(
     assert missing.choose is None
     assert missing.description == "download its prediction head, an MTP head (1.68 GB)"
     assert [str(each) for each in missing.references] == ["org/heads/mtp-Tall-8B-Q8_0.gguf"]
+    content = write_with_head(home / "part.gguf", part="head").read_bytes()
+    put_in_hub(home / "HF_HUB_CACHE", "other/heads", "mtp-Tall.gguf", content)
+    assert missing in find_other_drafts(choice(target))  # a head of its kin does not hide it
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert find_other_drafts(choice(target)) == []
+    assert missing not in find_other_drafts(choice(target))
 
     content = write_with_head(home / "part.gguf", part="head").read_bytes()
     (home / "part.gguf").unlink()
