@@ -14,6 +14,7 @@ from specchat.decoding.repeats import Repeats
 from specchat.decoding.replay import Replay
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts, Loading
+from specchat.options.declarations import ScreenOptions
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.answer_update import Update
 from specchat.requests.progress import ProgressCallback, Stage
@@ -286,7 +287,6 @@ def chat(
     """
     pair = PairChoice("scripted", "for tests", Loading(target), options or {})
     setup.setdefault("offers", lambda: [Offer(pair.name, pair.description, choose=lambda: pair)])
-    app = ChatApp(Setup(pair, history=history, **setup), load=script.load)
-    if not titles:
-        app.answers.on_end = app.state.race_offer.answered if offers_race else lambda: None
-    return app
+    screen = setup.pop("screen", ScreenOptions())
+    screen = replace(screen, model_titles=titles and screen.model_titles, offer_race=offers_race)
+    return ChatApp(Setup(pair, history=history, screen=screen, **setup), load=script.load)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from specchat import Engine
-from specchat.bench.race_picture import ENDINGS, draw, require_ending
+from specchat.bench.race_picture import ENDINGS, card_path, draw
 from specchat.bench.race_record import MAX_TOKENS, Race, run_race
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
@@ -72,7 +72,7 @@ def _parsed() -> argparse.Namespace:
 
 if __name__ == "__main__":
     parsed = _parsed()
-    require_ending(parsed.output)
+    card_path(parsed.output)
     if parsed.record is None:
         drawn = race(parsed)
     else:

@@ -119,13 +119,22 @@ ENDINGS: Mapping[str, Callable[[Race], bytes]] = {
 """The functions that turn a race into the content of a file, by the file's ending."""
 
 
-def require_ending(name: str | Path) -> None:
-    """Raise InvalidOption unless a race can be saved to a file of this name here."""
-    ending = Path(name).suffix
-    if ending not in ENDINGS:
+def card_path(name: str | Path) -> Path:
+    """Return the path that a name stands for: as in a shell, in this folder or in one it names.
+
+    Raises InvalidOption unless a race can be saved there.
+    """
+    try:
+        path = Path.cwd() / Path(name).expanduser()
+    except RuntimeError as error:  # no such user
+        raise InvalidOption(f"{name}: {error}") from None
+    if path.suffix not in ENDINGS:
         raise InvalidOption(f"{name}: the file name must end in {', '.join(ENDINGS)}")
-    if ending in (".png", ".gif"):
-        require_pillow(ending)
+    if not path.parent.is_dir():
+        raise InvalidOption(f"{name}: no folder {path.parent}; create it first")
+    if path.suffix in (".png", ".gif"):
+        require_pillow(path.suffix)
+    return path
 
 
 # --- SVG

@@ -295,16 +295,6 @@ class Store(Database, AbstractContextManager["Store"]):
         )
         return [json.loads(record) for (record,) in rows]
 
-    def speedups(self, before: int) -> list[tuple[float, float]]:
-        """Return the speedups, with their errors, of all answers before one that have any."""
-        rows = self.rows(
-            "SELECT json_extract(statistics, '$.speedup') AS speedup,"
-            " json_extract(statistics, '$.speedup_error') FROM message"
-            " WHERE id < ? AND role = 'assistant' AND json_valid(statistics) AND speedup > 0",
-            (before,),
-        )
-        return [(float(speedup), float(error or 0.0)) for speedup, error in rows]
-
     def saved_seconds(self) -> tuple[float, float]:
         """Return the seconds that speculation saved in all answers, today and ever."""
         midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)

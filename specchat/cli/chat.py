@@ -33,7 +33,7 @@ from specchat.errors import InvalidOption, SpecchatError
 from specchat.hub.cache import find_present
 from specchat.hub.client import is_offline
 from specchat.hub.references import Reference
-from specchat.options.declarations import ScreenOptions, ServerOptions
+from specchat.options.declarations import ChatOptions, ScreenOptions, ServerOptions
 from specchat.settings.sources import Settings, wrong_setting
 from specchat.tui.commands import KEY_ACTIONS
 from specchat.tui.setup import Offer, PairChoice, Setup
@@ -61,14 +61,13 @@ def run(arguments: argparse.Namespace) -> int | None:
         open_file=partial(open_file, arguments),
         history=default_path() if arguments.history else None,
         system_prompt=arguments.system_prompt or "",
+        chat=ChatOptions(**settings.values(ChatOptions)),
         screen=ScreenOptions(**settings.values(ScreenOptions)),
         server=ServerOptions(**settings.values(ServerOptions)),
         is_first_run=choice.name == DEMO and is_first_run(arguments),
         keys=settings.key_bindings,
         other_drafts=find_other_drafts,
         notice=left_out(),
-        idle_minutes=settings["chat.unload_after"],
-        longest_repeat=settings["chat.repeat_limit"],
     )
     gc.disable()  # until the first screen is shown: collections take an eighth of the startup time
     from specchat.tui.app import ChatApp

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from time import monotonic, sleep
 
-from specchat.bench.race_picture import ENDINGS, play, require_ending
+from specchat.bench.race_picture import ENDINGS, card_path, play
 from specchat.bench.race_record import MAX_TOKENS, Race, run_race
 from specchat.bench.tasks import TASKS
 from specchat.chat.export import write_export
@@ -19,7 +19,7 @@ from specchat.cli.model_arguments import (
     show_loading,
     stopping_on_interrupt,
 )
-from specchat.cli.terminal import print_result, require_output, say, show_line
+from specchat.cli.terminal import print_result, say, show_line
 from specchat.decoding.chunk import Chunk, pieces_of
 from specchat.drafter_registry import PLAIN
 from specchat.errors import InvalidOption
@@ -35,13 +35,13 @@ TASK = "edit"
 
 def run(arguments: argparse.Namespace) -> None:
     """Race an answer, then play the race, save it or print the result."""
-    if arguments.save:
-        require_output(arguments.save, ENDINGS)
-        require_ending(arguments.save)
+    path = card_path(arguments.save) if arguments.save else None
     race = _run(arguments)
-    if arguments.save:
-        content = ENDINGS[arguments.save.suffix](race)
-        say(f"saved to {write_export(arguments.save, content, overwrite=True)}")
+    if path:
+        show_line(f"saving {path.name}")
+        content = ENDINGS[path.suffix](race)
+        show_line()
+        say(f"saved to {write_export(path, content, overwrite=True)}")
     if sys.stdout.isatty() and not arguments.json:
         _play(race)
     print_result(arguments, race.as_record(), [race.summary()])

@@ -446,3 +446,6 @@ class ScreenOptions(Options):
     offer_models: bool = declare(
         True, "Offer to download a model while only the demo pair is installed."
     )
+    offer_race: bool = declare(
+        True, "Offer the race of an answer that drafts made faster; it is offered once."
+    )

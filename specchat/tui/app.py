@@ -106,7 +106,7 @@ class ChatApp(App[None]):
         self._composer = Composer()  # until there is a screen
         self.copier = Copier(self, super().copy_to_clipboard)
         self.state = ChatState(self.view, setup, self.call_later, load, self._remember)
-        self.state.answers.ghosts.is_wanted = lambda: self.view.appearance.shows_ghosts
+        self.state.answers.ghosts.has_colours = self.view.appearance.has_colours
         self.state.message_size.written = lambda: self.view.composer.written
         self.state.unsent.read = self._unsent
         self.conversations, self.answers = self.state.conversations, self.state.answers
@@ -147,6 +147,7 @@ class ChatApp(App[None]):
                     yield Strip()
                     yield Static(id="legend", markup=False)
                     yield Static(id="status", markup=False)
+                    yield ClickLine("compare", "offer")
                     yield ClickLine("models", "hint")
                     yield Suggestions()
                     yield Composer()

@@ -23,8 +23,6 @@ class Appearance:
         """Start with the settings; `figures` returns those that are shown."""
         self.shows_origins = setup.screen.colour_tokens
         """Whether tokens are tinted by their origin."""
-        self.wants_ghosts = setup.screen.ghost
-        """Whether drafts stand ahead of the text of an answer."""
         self._app = app
         self._setup = setup
         self._figures = figures
@@ -50,16 +48,9 @@ class Appearance:
             view.show_origins(self.shows_origins)
         self.show_legend()
 
-    @property
-    def shows_ghosts(self) -> bool:
-        """Whether drafts may stand ahead of the text, which takes colours."""
-        return self.wants_ghosts and colours_of(self._app) is not None
-
-    def toggle_ghosts(self) -> None:
-        """Turn drafts ahead of the text on or off, until the chat ends."""
-        self.wants_ghosts = not self.wants_ghosts
-        state = "on" if self.wants_ghosts else "off"
-        self._app.notify(f"Ghost drafts are {state}; the setting screen.ghost keeps that.")
+    def has_colours(self) -> bool:
+        """Return whether the terminal has any colours."""
+        return colours_of(self._app) is not None
 
     def show_legend(self) -> None:
         """Name the colours of the origins that the answer with the shown figures has, or of all."""

@@ -195,14 +195,14 @@ class MainView:
         return next((s for s in self.app.screen_stack if isinstance(s, ModelScreen)), None)
 
     def show_hint(self) -> None:
-        """Update the line above the composer."""
-        line = self.app.query_one_optional("#hint", ClickLine)
+        """Update the lines above the composer; the offer of a race hides other offers for now."""
         offer = self.state.race_offer.words()
-        words = harmless(offer or self.state.hint.words())
-        if line is not None and line.content != words:
-            line.command = "compare" if offer else "models"
-            line.update(words)
-            line.display = bool(words)
+        hint = self.state.hint.news() if offer else self.state.hint.words()
+        for name, words in (("#offer", harmless(offer)), ("#hint", harmless(hint))):
+            line = self.app.query_one_optional(name, ClickLine)
+            if line is not None and line.content != words:
+                line.update(words)
+                line.display = bool(words)
 
     # --- for the app ---
 

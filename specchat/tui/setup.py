@@ -134,6 +134,8 @@ class Setup:
     """Writes a file: not to be called by the screen's own thread."""
     open_file: Callable[[str], Offer] = no_files
     system_prompt: str = ""
+    chat: ChatOptions = field(default_factory=ChatOptions)
+    """How long the pair may idle, and an answer repeat itself."""
     screen: ScreenOptions = field(default_factory=ScreenOptions)
     server: ServerOptions = field(default_factory=ServerOptions)
     """Where the pair is served to other programs, once the user wants that."""
@@ -145,10 +147,6 @@ class Setup:
     """Finds other draft models for a pair's target, installed or downloadable, best first."""
     notice: str = ""
     """A notice to show first."""
-    idle_minutes: int = 0
-    """Minutes without a question after which the pair is unloaded; 0 for never."""
-    longest_repeat: int = field(default_factory=lambda: ChatOptions().repeat_limit)
-    """Tokens said over and over after which an answer is stopped; 0 for never."""
 
     def key_of(self, command: str) -> str:
         """Return the display names of a command's keys, as set in the settings."""

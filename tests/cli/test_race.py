@@ -58,6 +58,8 @@ def test_without_a_terminal_the_result_is_one_line(
         (["--drafter", "none"], "no race, because speculation is switched off"),
         (["--save", "race.jpg"], "must end in "),
         (["--save", "/nowhere/race.json"], "no folder"),
+        (["--save", "none/race.svg"], "no folder"),
+        (["--save", "~nobody-here/race.svg"], "~nobody-here/race.svg: "),
         (["--max-tokens", "0"], "max-tokens"),
     ],
 )

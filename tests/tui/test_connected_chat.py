@@ -33,6 +33,7 @@ from specchat.cli.chat import _first_choice
 from specchat.cli.offers import find_offers, foresee_offer
 from specchat.cli.option_arguments import complete
 from specchat.connection.address import parse_address
+from specchat.options.declarations import ChatOptions, ScreenOptions
 from specchat.settings.sources import settings_path
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers import idle, titles
@@ -60,14 +61,17 @@ ANSWER = "The answer: Paris."
 
 
 def connect(
-    address: str, history: Path | None = None, options: dict[str, Any] | None = None, **setup: Any
+    address: str,
+    history: Path | None = None,
+    options: dict[str, Any] | None = None,
+    *,
+    titles: bool = False,
+    **setup: Any,
 ) -> ChatApp:
-    """Return the chat on a server, without titles."""
+    """Return the chat on a server, which is only asked for titles if that is wanted."""
     server = parse_address(address)
     pair = PairChoice("gpu", f"runs on {server.shown}", server, options or {})
-    app = ChatApp(Setup(pair, list, history, **setup))
-    app.answers.on_end = lambda: None
-    return app
+    return ChatApp(Setup(pair, list, history, screen=ScreenOptions(model_titles=titles), **setup))
 
 
 @asynccontextmanager
@@ -680,8 +684,7 @@ async def test_the_server_writes_titles(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(titles, "QUIET_SECONDS", 0.05)
     with read_recording("vllm").server() as server:
         server.put("POST", CHAT, event_answer(said("Paris it is.")), event_answer(said("A Title")))
-        app = connect(server.address)
-        app.answers.on_end = app.state.titles.answered
+        app = connect(server.address, titles=True)
         async with app.run_test(size=SIZE) as pilot:
             await connected(pilot)
             await say(pilot, "What is the capital of France?")
@@ -718,7 +721,7 @@ async def test_an_idle_connection_stays(monkeypatch: pytest.MonkeyPatch) -> None
     """There is no memory here to be freed."""
     monkeypatch.setattr(idle, "POLL_SECONDS", 0.01)
     with read_recording("ollama").server() as server:
-        app = connect(server.address, idle_minutes=1)
+        app = connect(server.address, chat=ChatOptions(unload_after=1))
         async with app.run_test(size=SIZE) as pilot:
             await connected(pilot)
             app.state.idle._idle_since = app.pair_controller.asked_at = -1000.0

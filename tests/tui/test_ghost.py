@@ -12,6 +12,7 @@ from rich.style import Style
 
 from scripted_chat import Script, chat
 from specchat.decoding.chunk import Chunk, Piece, TreeToken
+from specchat.decoding.statistics import Statistics
 from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers import ghosts
@@ -19,7 +20,7 @@ from specchat.tui.controllers.writing import Writing
 from specchat.tui.texts.ghost_text import Ghost, after_verdict, before_verdict
 from tables import table
 from tui.driving import say, screen_text, until
-from tui.test_controllers import FakeView
+from tui.test_controllers import Display, FakeView
 
 
 @pytest.fixture
@@ -41,14 +42,12 @@ class Verdicts:
 
     def __init__(self, app: ChatApp) -> None:
         self.due: list[Callable[[], object]] = []
-        self.drafted_at: list[float] = []
         self._later = app.view.later
         app.view.later = self._catch  # type: ignore[method-assign]
 
     def _catch(self, seconds: float, act: Callable[[], object]) -> None:
         if seconds in {ghosts.HOLD, ghosts.LINGER}:
             self.due.append(act)
-            self.drafted_at.append(monotonic())
         else:
             self._later(seconds, act)
 
@@ -89,11 +88,11 @@ async def test_a_draft_stands_dim_until_the_verdict(monkeypatch: pytest.MonkeyPa
 
 
 def take(app: ChatApp, step: Chunk) -> None:
-    """Let a step arrive in the answer being written, long after the last one."""
+    """Let a step arrive in the answer being written."""
     writing = app.answers.current
     assert writing is not None
-    ghost = app.answers.ghosts.next(writing, step, 10 * ghosts.CALM)
-    writing.add([step], writing.figures.statistics, ghost)
+    writing.add([step], writing.figures.statistics)
+    writing.show(app.answers.ghosts.next(writing))
 
 
 def chain(text: str, texts: tuple[str, ...], rejected: tuple[str, ...], **more: Any) -> Chunk:
@@ -110,7 +109,7 @@ async def test_drafts_can_be_turned_off(without: str, monkeypatch: pytest.Monkey
     if without == "colours":
         monkeypatch.setenv("NO_COLOR", "1")
     screen = ScreenOptions(ghost=without != "setting")
-    app = chat(Script(["One two three four five six."], pause=2 * ghosts.CALM), screen=screen)
+    app = chat(Script(["One two three four five six. " * 4], pause=0.1), screen=screen)
     verdicts = Verdicts(app)
     async with app.run_test(size=(100, 30)) as pilot:
         if without == "command":
@@ -120,41 +119,62 @@ async def test_drafts_can_be_turned_off(without: str, monkeypatch: pytest.Monkey
     assert bool(verdicts.due) == (not without)
 
 
-@pytest.mark.slow
 @pytest.mark.anyio
-async def test_drafts_come_at_a_calm_pace() -> None:
-    """However many steps there are."""
-    app = chat(Script(["One two three. " * 60], pause=0.02))
-    verdicts = Verdicts(app)
+@pytest.mark.parametrize("rate", [10, 60])
+async def test_drafts_come_at_a_calm_pace(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many steps a second there are: each stands until its verdict has been seen."""
+    monkeypatch.setattr(ghosts, "PERIOD", 0.6)
+    monkeypatch.setattr(ghosts, "LATE", 60.0)  # on a busy machine, too
+    drawn: list[tuple[float, Ghost]] = []
+    draw = Writing.show
+
+    def show(writing: Writing, drafted: Ghost | None = None) -> None:
+        drawn.append((monotonic(), drafted or Ghost("")))
+        draw(writing, drafted)
+
+    monkeypatch.setattr(Writing, "show", show)
+    app = chat(Script(["One two three. " * 400], pause=1 / rate))
     async with app.run_test(size=(100, 30)) as pilot:
-        await say(pilot, "Count")
-    gaps = [after - before for before, after in pairwise(verdicts.drafted_at)]
-    assert all(gap >= ghosts.PERIOD for gap in gaps)
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: sum(ghost.is_rejected for _, ghost in drawn) == 3)
+        await pilot.press("escape")
+    drafts = [place for place, (_, ghost) in enumerate(drawn) if ghost.held][:3]
+    for place in drafts:
+        (drafted_at, _), (judged_at, verdict) = drawn[place : place + 2]
+        assert verdict.is_rejected  # no newer text has replaced the draft
+        assert judged_at - drafted_at >= 0.9 * ghosts.HOLD
+    times = [drawn[place][0] for place in drafts]
+    assert all(after - before >= ghosts.PERIOD for before, after in pairwise(times))
 
 
 def test_late_verdicts_show_a_slow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After some in a row there are no more drafts; one in time clears the count."""
+    """After some in a row there are no more drafts until the user wants them again."""
     now = [100.0]
     monkeypatch.setattr(ghosts, "monotonic", lambda: now[0])
     view = FakeView()
     each = ghosts.Ghosts(view)
-    each.is_wanted = lambda: True
-    step = chain(" a b", (" a", " b"), ())
-    writing = Writing(steps=[step])
+    each.has_colours = lambda: True
+    each.turn(is_on=True)
+    writing = Writing(display=Display())
+    writing.add([chain("One a b", ("One", " a", " b"), ())], Statistics())
+    writing.add([chain(" a b", (" a", " b"), ())], Statistics())
 
     def draft(late: float) -> bool:
         now[0] += ghosts.PERIOD
-        if each.next(writing, step, ghosts.CALM) is None:
+        if each.next(writing) is None:
             return False
+        assert each.next(writing) is None  # the pace is calm
         now[0] += ghosts.HOLD + late
         view.timers.pop(0)[1]()
         view.timers.clear()
         return True
 
     very = 2 * ghosts.LATE
-    assert each.next(writing, step, 0.9 * ghosts.CALM) is None  # the text flows
     assert all(map(draft, [very, very, 0.0, very, very, very]))
     assert not draft(0.0)
+    each.toggle()
+    assert view.notices == ["Ghost drafts are on; the setting screen.ghost keeps that."]
+    assert all(map(draft, [very, very, 0.0]))
 
 
 @table(
@@ -175,7 +195,7 @@ def test_late_verdicts_show_a_slow_terminal(monkeypatch: pytest.MonkeyPatch) -> 
 )  # fmt: skip
 def test_the_draft_of_a_step(step: Chunk, before: Ghost | None, after: Ghost | None) -> None:
     """It holds back what the step wrote; of steps with other texts than the answer's is none."""
-    assert before_verdict(step) == before
+    assert before_verdict(step, f"One{step.text}") == before
     if before is not None:
         assert after_verdict(step) == after
 
@@ -188,5 +208,12 @@ def test_the_draft_of_a_tree_is_its_main_path() -> None:
         TreeToken(" b", 1, "draft", is_accepted=True),
     )
     step = chain(" a b c", (" a", " b", " c"), (), tree=tree)
-    assert before_verdict(step) == Ghost(" a x", 6)
+    assert before_verdict(step, "One a b c") == Ghost(" a x", 6)
     assert after_verdict(step) == Ghost(" x", 0, is_rejected=True)
+
+
+@table(("before", "has_place"), [("One\n", False), ("One\n- two", True), ("One\n| a ", False)])
+def test_a_draft_needs_a_line_to_stand_behind(before: str, has_place: bool) -> None:
+    """An empty one is none, nor is a table, whose columns it would shift."""
+    step = chain(" a b", (" a", " b"), ())
+    assert (before_verdict(step, before + step.text) is not None) == has_place

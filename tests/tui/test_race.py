@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from scripted_chat import Script, chat
+from specchat.bench import race_picture
+from specchat.bench.race_record import Race
 from specchat.chat.store import Store
 from specchat.decoding.replay import Replay
+from specchat.settings.sources import read_settings
 from specchat.tui.app import ChatApp
+from specchat.tui.controllers.pulls import Pull, PullState
+from specchat.tui.controllers.races import Races
 from specchat.tui.screens.dialogs import LineScreen
 from specchat.tui.screens.race_screen import RaceScreen
+from specchat.tui.setup import Offer
 from specchat.tui.widgets.strip import Strip
 from specchat.wording import speedup_text
 from tui.driving import hint, race, say, screen_text, type_keys, until
@@ -111,11 +118,14 @@ async def test_a_race_is_replayed_run_again_and_saved(
         line.value = "race.jpg"
         await pilot.press("enter")
         await until(pilot, lambda: "must end in .svg" in screen_text(app))
-        line.value = "mine.svg"
+        line.value = "cards/mine.svg"
+        await pilot.press("enter")
+        await until(pilot, lambda: "create it first" in screen_text(app))
+        (tmp_path / "cards").mkdir()
         await pilot.press("enter")
         await until(pilot, lambda: "Saved to" in newest(app))
         assert is_playing(app)
-        assert (tmp_path / "mine.svg").read_text("utf-8").startswith("<svg")
+        assert (tmp_path / "cards" / "mine.svg").read_text("utf-8").startswith("<svg")
         await type_keys(pilot, "escape")
         for name in ("a race.svg", "race.cast", "race.json"):
             await say(pilot, f"/race save {name}")
@@ -195,50 +205,90 @@ async def test_saving_overwrites_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert (tmp_path / "race.svg").read_text("utf-8") == "mine"
 
 
+@pytest.mark.slow
+async def test_a_card_is_written_while_the_chat_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notice says so, keys still work, and another one names the file."""
+    monkeypatch.chdir(tmp_path)
+    is_free = threading.Event()
+
+    def slow(race: Race) -> bytes:
+        del race
+        assert is_free.wait(60)
+        return b"{}"
+
+    monkeypatch.setitem(race_picture.ENDINGS, ".cast", slow)
+    app = chat(Script())
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "A question?")
+        await race(pilot)
+        await type_keys(pilot, "escape")
+        await say(pilot, "/race save race.cast")
+        await until(pilot, lambda: newest(app) == "Saving race.cast…")
+        await say(pilot, "Another question?")
+        assert not (tmp_path / "race.cast").exists()
+        is_free.set()
+        await until(pilot, lambda: newest(app) == f"Saved to {tmp_path / 'race.cast'}.")
+    assert (tmp_path / "race.cast").read_bytes() == b"{}"
+
+
 LONG = "abcdefghijkl" * 10
 OFFER = "Faster with drafts: F7 races this answer with and without · Ctrl+O: hide"
 
 
-@pytest.mark.usefixtures("short_races")
-async def test_the_first_faster_answer_offers_its_race_once(tmp_path: Path) -> None:
+@pytest.fixture
+def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep in a file of the test's own that the offer has been made."""
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config.toml"))
+
+
+def race_offer(app: ChatApp) -> str:
+    """Return the line that offers a race, empty while it is hidden."""
+    line = app.query_one("#offer", Static)
+    return str(line.render()) if line.display else ""
+
+
+@pytest.mark.usefixtures("short_races", "own_settings")
+async def test_the_first_faster_answer_offers_its_race_once() -> None:
     """A click takes the offer, and no later answer makes it again, even in another session."""
-    script, path = Script([LONG]), tmp_path / "history.db"
-    app = chat(script, path, offers_race=True)
+    script = Script([LONG])
+    app = chat(script, offers_race=True)
     async with app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "A question?")
-        assert hint(app) == OFFER
-        await pilot.click("#hint")
+        assert race_offer(app) == OFFER
+        await pilot.click("#offer")
         await until(pilot, lambda: is_playing(app))
         assert len(script.asked) == 3
         await type_keys(pilot, "escape")
-        assert hint(app) == ""
+        assert race_offer(app) == ""
         await say(pilot, "Another one?")
-        assert hint(app) == ""
-    app = chat(script, path, offers_race=True)
+        assert race_offer(app) == ""
+    app = chat(script, offers_race=read_settings()["screen.offer_race"])
     async with app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "A third one?")
         assert app.answers.figures.tone == "good"
-        assert hint(app) == ""
+        assert race_offer(app) == ""
 
 
-@pytest.mark.usefixtures("short_races")
+@pytest.mark.usefixtures("short_races", "own_settings")
 async def test_the_offer_names_living_keys_and_is_hidden() -> None:
     """It goes with its answer too, and comes back with it."""
     app = chat(Script([LONG]), offers_race=True, keys={"compare": "ctrl+b", "hide": "f12"})
     async with app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "A question?")
-        offer = hint(app)
+        offer = race_offer(app)
         assert "Ctrl+B races this answer" in offer
         first = app.conversations.number
         await pilot.press("ctrl+n")
-        await until(pilot, lambda: hint(app) == "")
+        await until(pilot, lambda: race_offer(app) == "")
         await app.actions.conversations.open(first or 0)
-        await until(pilot, lambda: hint(app) == offer)
+        await until(pilot, lambda: race_offer(app) == offer)
         await pilot.press("f12")
-        await until(pilot, lambda: hint(app) == "")
+        await until(pilot, lambda: race_offer(app) == "")
 
 
-@pytest.mark.usefixtures("short_races")
+@pytest.mark.usefixtures("short_races", "own_settings")
 @pytest.mark.parametrize("script", [Script(["No."]), Script([LONG], num_drafted=0)])
 async def test_an_answer_that_is_not_faster_offers_nothing(script: Script) -> None:
     """Without drafts, or where nothing can be told."""
@@ -246,10 +296,50 @@ async def test_an_answer_that_is_not_faster_offers_nothing(script: Script) -> No
     async with app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "A question?")
         assert app.answers.figures.tone == ""
-        assert hint(app) == ""
+        assert race_offer(app) == ""
 
 
-@pytest.mark.usefixtures("short_races")
+@pytest.mark.usefixtures("short_races", "own_settings")
+async def test_an_answer_elsewhere_offers_no_race(tmp_path: Path) -> None:
+    """Nor does it make the one on the screen an offer, which ended long ago."""
+    path = tmp_path / "history.db"
+    app = chat(Script([LONG]), path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "A question?")
+        faster = app.conversations.number or 0
+    script = Script([LONG], hold=threading.Event())
+    app = chat(script, path, offers_race=True)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "Another one?", wait=False)
+        await until(pilot, lambda: app.answers.current is not None and bool(script.asked))
+        await app.actions.conversations.open(faster)
+        assert script.hold is not None
+        script.hold.set()
+        await until(pilot, lambda: app.answers.current is None)
+        assert app.answers.figures.tone == "good"
+        assert race_offer(app) == ""
+
+
+@pytest.mark.usefixtures("short_races", "own_settings")
+async def test_an_answer_that_cannot_be_raced_does_not_take_the_offer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next one that can be has it, above a running download."""
+    app = chat(Script([LONG]), offers_race=True)
+    async with app.run_test(size=(100, 30)) as pilot:
+        with monkeypatch.context() as patched:
+            patched.setattr(Races, "can_race", lambda *_: False)
+            await say(pilot, "A question?")
+        assert race_offer(app) == ""
+        app.pulls.running["qwen"] = Pull(Offer("qwen", ""), lambda _: None)
+        app.pulls.latest["qwen"] = PullState(words="1 of 2 GB")
+        await say(pilot, "Another one?")
+        assert race_offer(app) == OFFER
+        assert hint(app) == "↓ qwen: 1 of 2 GB"
+        del app.pulls.running["qwen"]
+
+
+@pytest.mark.usefixtures("short_races", "own_settings")
 async def test_a_race_replaces_the_estimate_of_the_pair(tmp_path: Path) -> None:
     """F8 sums up what was measured of the answer, as all other screens show it."""
     app = chat(Script([LONG]), tmp_path / "history.db")

@@ -8,6 +8,7 @@ import pytest
 from textual.widgets import Static
 
 from scripted_chat import Script, chat
+from specchat.options.declarations import ChatOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.commands import key_of
 from specchat.tui.texts.line_below import line_below
@@ -34,7 +35,7 @@ def note(app: ChatApp) -> str:
 async def test_an_answer_in_a_loop_is_marked_and_stopped(tmp_path: Path) -> None:
     """At the length of the settings; the mark is there tomorrow, too."""
     script, path = looping(), tmp_path / "history.db"
-    app = chat(script, path, longest_repeat=200)
+    app = chat(script, path, chat=ChatOptions(repeat_limit=200))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Sing")
         assert STOPPED in note(app)
@@ -50,7 +51,7 @@ async def test_an_answer_in_a_loop_is_marked_and_stopped(tmp_path: Path) -> None
 
 async def test_a_stopped_loop_goes_on_for_as_many_tokens() -> None:
     """Ctrl+G does not end at once: what was there before does not count."""
-    app = chat(looping(), longest_repeat=100)
+    app = chat(looping(), chat=ChatOptions(repeat_limit=100))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Sing")
         length = len(app.conversations.branch[-1].text)
@@ -62,7 +63,7 @@ async def test_a_stopped_loop_goes_on_for_as_many_tokens() -> None:
 @pytest.mark.slow
 async def test_with_a_limit_of_0_the_user_stops_a_loop() -> None:
     """It is marked all the same, also after another chat was open."""
-    app = chat(looping(), longest_repeat=0)
+    app = chat(looping(), chat=ChatOptions(repeat_limit=0))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Sing", wait=False)
         await until(pilot, lambda: app.answers.figures.statistics.repeating > 300)
@@ -77,7 +78,7 @@ async def test_with_a_limit_of_0_the_user_stops_a_loop() -> None:
 
 async def test_a_loop_in_another_chat_is_stopped_with_a_notice() -> None:
     """Which says what became of it."""
-    app = chat(looping(), longest_repeat=0)
+    app = chat(looping(), chat=ChatOptions(repeat_limit=0))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Sing", wait=False)
         await until(pilot, lambda: app.answers.current is not None)
@@ -116,3 +117,18 @@ def test_the_line_below_says_how_to_answer_again(
     figures = {"repeating": 60, "asked_with": {"temperature": temperature}}
     assert line_below(finish, figures, key_of).newest.startswith(f"{words}Ctrl+G continues")
     assert "repeats" not in line_below("stop", figures, key_of).newest
+
+
+@table(
+    ("penalty", "words"),
+    [
+        (1.05, "stopped: repeats itself · /regenerate repeat_penalty=1.15 · Ctrl+G"),
+        (1.1, "stopped: repeats itself · /regenerate repeat_penalty=1.2 · Ctrl+G"),
+        (1.5, "stopped: repeats itself · Ctrl+G"),
+    ],
+)
+def test_a_penalty_that_did_not_help_is_raised(penalty: float, words: str) -> None:
+    """Up to where answers suffer from it."""
+    asked = {"temperature": 1.0, "repeat_penalty": penalty}
+    figures = {"repeating": 60, "asked_with": asked}
+    assert line_below("cancelled", figures, key_of).newest.startswith(words)

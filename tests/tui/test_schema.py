@@ -337,6 +337,26 @@ async def test_a_question_says_what_is_new_of_its_answers_schema() -> None:
     assert not any(each["structure"] and each["structure"].is_shown for _, each in script.asked)
 
 
+@pytest.mark.slow
+async def test_the_question_with_the_schema_stays_in_the_context(tmp_path: Path) -> None:
+    """As long as answers follow it, and like a pinned turn; after that it drops out."""
+    script = Script(["{}"])
+    app = chat(script, system_prompt="Be brief.")
+    async with app.run_test(size=(120, 40)) as pilot:
+        for words in ("Q", "/schema ok bool", "Q", "Q", "Q"):
+            await say(pilot, words)
+            await pilot.pause()
+        assert [options["pinned"] for _, options in script.asked] == [(), [3], [3], [3]]
+        (messages, _) = script.asked[-1]
+        assert "matches this JSON Schema" in messages[3]["content"]
+        await say(pilot, "/context", wait=False)
+        await until(pilot, lambda: "1 turn stays whatever happens." in notices(app))
+        for words in ("/schema age int", "Q", "/schema off", "Q"):
+            await say(pilot, words)
+            await pilot.pause()
+    assert [options["pinned"] for _, options in script.asked[4:]] == [[9], ()]
+
+
 def structures(script: Script) -> list[Any]:
     """Return the JSON Schemas that the engine was asked to enforce, None for none."""
     found = [options["structure"] for _, options in script.asked]

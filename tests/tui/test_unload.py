@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from scripted_chat import Script, chat
-from specchat.options.declarations import ServerOptions
+from specchat.options.declarations import ChatOptions, ServerOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers import idle, pair_controller
 from tui.driving import header_text, say, status, until
@@ -79,7 +79,7 @@ async def test_unloading_frees_the_memory_and_the_next_question_is_answered() ->
 async def test_an_idle_pair_is_unloaded_once_its_minutes_are_over(clock: Clock) -> None:
     """Each question begins them anew; the next one loads the pair and sees the conversation."""
     script = Script(["one", "two", "three"])
-    app = chat(script, idle_minutes=5)
+    app = chat(script, chat=ChatOptions(unload_after=5))
     async with app.run_test(size=SIZE) as pilot:
         await loaded(pilot, app)
         await say(pilot, "First")
@@ -103,7 +103,7 @@ async def test_an_idle_pair_is_unloaded_once_its_minutes_are_over(clock: Clock) 
 async def test_a_long_answer_is_not_idle(clock: Clock) -> None:
     """The minutes begin when it ends."""
     script = Script(["one two three four"], hold=threading.Event())
-    app = chat(script, idle_minutes=5)
+    app = chat(script, chat=ChatOptions(unload_after=5))
     async with app.run_test(size=SIZE) as pilot:
         await loaded(pilot, app)
         await say(pilot, "Count", wait=False)
@@ -123,7 +123,7 @@ async def test_a_long_answer_is_not_idle(clock: Clock) -> None:
 async def test_a_served_pair_is_not_idle(clock: Clock) -> None:
     """Other programs use it; the minutes begin when the port is closed."""
     script = Script(["one"])
-    app = chat(script, idle_minutes=5, server=ServerOptions(port=0))
+    app = chat(script, chat=ChatOptions(unload_after=5), server=ServerOptions(port=0))
     async with app.run_test(size=SIZE) as pilot:
         await loaded(pilot, app)
         await say(pilot, "/serve", wait=False)

@@ -63,7 +63,7 @@ class ChatActions:
             "help": self.messages.show_help,
             "panel": view.navigation.toggle_panel,
             "origins": view.appearance.toggle_origins,
-            "ghost": view.appearance.toggle_ghosts,
+            "ghost": self._state.answers.ghosts.toggle,
             "steps": self.messages.show_last_steps,
             "statistics": self.messages.show_statistics,
             "theme": lambda: view.app.run_worker(self.settings.choose_theme()),

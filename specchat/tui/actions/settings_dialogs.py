@@ -127,11 +127,13 @@ class SettingsDialogs:
         elif name == "screen.colour_tokens" and self.view.appearance.shows_origins != value:
             self.view.appearance.toggle_origins()
         elif name == "screen.ghost":
-            self.view.appearance.wants_ghosts = value
+            self.state.answers.ghosts.turn(is_on=value)
         elif name == "chat.unload_after":
             self.state.idle.minutes = value
         elif name == "chat.repeat_limit":
             self.state.answers.repeat_limit = value
+        elif name == "screen.offer_race":
+            self.state.race_offer.is_due = value
         elif name == "screen.statistics":
             self.view.want_panel(wants=value)
 

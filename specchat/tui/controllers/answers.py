@@ -52,8 +52,8 @@ class Answers:
     ) -> None:
         self.current: Writing | None = None
         self.figures = Figures()
-        self.on_end: Callable[[], None] = lambda: None
-        """Called after an answer has ended."""
+        self.on_end: Callable[[int], None] = lambda _: None
+        """Called with an answer that has ended."""
         self.on_free: Callable[[], None] = lambda: None
         """Called once nothing is being written, be it an answer or a part of a race."""
         self.repeat_limit = 0
@@ -192,9 +192,9 @@ class Answers:
         self._gains.count(writing.figures, self._options.drafting, saved_s)
         if writing.before or self.figures is not writing.figures:
             self.recall()  # the figures of the whole answer, as below it
-        self._view.show_state()
         self.settle()
-        self.on_end()
+        self.on_end(writing.stored.id)
+        self._view.show_state()
 
     def _report_elsewhere(self, writing: Writing, reason: str, *, is_looping: bool) -> None:
         """Say that an answer has ended in a conversation that is not open."""
@@ -222,16 +222,16 @@ class Answers:
     def send(self, writing: Writing, leaf: int, **options: Any) -> None:
         """Ask the pair to continue the conversation up to a message."""
         session = self._pair_controller.require_session()
-        tree, system_prompt = self._conversations.tree, self._conversations.system_prompt
-        structure = options.get("structure")
-        turns = self._conversations.turns(leaf, structure.source if structure else "")
+        chat, structure = self._conversations, options.get("structure")
+        schema = structure.source if structure else ""
+        turns = chat.turns(leaf, schema)
         if writing.begun:
             options["begun"] = writing.begun
         elif (turn := writing.parts.turn) is not None:
             turns.append(turn)
-        self.current, writing.conversation = writing, self._conversations.number
+        self.current, writing.conversation = writing, chat.number
         if writing.message is not None:
-            writing.stored = tree[writing.message]
+            writing.stored = chat.tree[writing.message]
             writing.figures = self.figures
             writing.own = list(only_sampling(options))
             self.figures.begin()
@@ -242,7 +242,7 @@ class Answers:
         kept = DECIDING.union(writing.own) - {"seed"}  # which stands by itself
         asked_with = {name: options[name] for name in options if name in kept}
         writing.asked_with = {"temperature": self._options.temperature, **asked_with}
-        if pinned := tree.pinned_turns(leaf, system_prompt):
+        if pinned := chat.pinned_turns(leaf, schema):
             options["pinned"] = pinned
         arrived = partial(self._arrived, writing)
         writing.question = Question(
@@ -254,7 +254,7 @@ class Answers:
     def _arrived(self, writing: Writing) -> None:
         """Show what is new: at the next update if the last one was too recent, the end at once."""
         interval = SHARED_INTERVAL if self._pair_controller.uses_all_cores else SHOW_INTERVAL
-        wait = self._shown_at + interval - monotonic()
+        wait = max(self._shown_at + interval, self.ghosts.stands_until) - monotonic()
         show = partial(self._show_new, writing)
         self._view.later(wait, show) if wait > 0 and not writing.is_over else show()
 
@@ -302,14 +302,14 @@ class Answers:
     def _add(self, writing: Writing, update: Update) -> None:
         """Add the steps of an update to an answer, with the notices of its statistics."""
         chunks, statistics = list(update.chunks), update.statistics
-        shown_before, self._shown_at = self._shown_at, monotonic()
+        self._shown_at = monotonic()
         if writing.is_lane:
             self._view.say(writing.words, "progress")
             writing.add(chunks, statistics)
             return
         writing.figures.add(chunks, statistics)
-        ghost = self.ghosts.next(writing, chunks[-1], self._shown_at - shown_before)
-        writing.add(chunks, statistics, ghost)
+        writing.add(chunks, statistics)
+        writing.show(self.ghosts.next(writing))
         left_out = statistics.left_out if self.here else 0
         words = (
             f"the oldest {left_out} messages no longer fit the context: the model does not see"

@@ -46,23 +46,24 @@ class ChatState:
         self.pair_controller = pair = PairController(view, setup.pair, post, load, key_of, remember)
         self.options = options = AnswerOptions(chat, pair)
         self.answers = answers = Answers(view, chat, pair, options, key_of)
-        answers.repeat_limit = setup.longest_repeat
+        answers.repeat_limit = setup.chat.repeat_limit
+        answers.ghosts.turn(is_on=setup.screen.ghost)
         self.questions = questions = Questions(view, chat, pair, answers, key_of)
         self.adviser = Adviser(view, answers, options, pair, setup.other_drafts, post, key_of)
         self.races = races = Races(view, chat, pair, answers)
-        self.race_offer = RaceOffer(view, chat, answers, races, key_of)
+        self.race_offer = RaceOffer(chat, answers, races, key_of, setup.screen.offer_race)
         self.message_size = MessageSize(view, chat, questions, answers, options, pair, post)
         self.context_report = ContextReport(chat, answers, pair)
         self.unsent = Unsent(view, setup.history, post)
         self.pulls = Pulls(view, post)
         self.hint = ModelHint(self.pulls, key_of, is_first_run=setup.is_first_run)
         self.serving = Serving(view, pair, post, setup.server)
-        self.idle = IdleUnloader(view, answers, pair, self.serving, setup.idle_minutes)
+        self.idle = IdleUnloader(view, answers, pair, self.serving, setup.chat.unload_after)
         self.titles = Titles(view, chat, answers, pair)
         answers.on_end = self._answered
 
-    def _answered(self) -> None:
+    def _answered(self, number: int) -> None:
         """Offer the race of an answer that has ended, and title its conversation."""
-        self.race_offer.answered()
+        self.race_offer.answered(number)
         if self.setup.screen.model_titles:
             self.titles.answered()

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
-from specchat.chat.conversation import Message, exchanges, is_pinned
+from specchat.chat.conversation import Message, exchanges
 from specchat.safe_text import harmless, in_one_line
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
@@ -44,9 +45,12 @@ class ContextReport:
         if num_left_out:
             yield f"The oldest {num_left_out} messages are left out."
         turns = exchanges(sent)
-        if num_pinned := sum(map(is_pinned, turns)):
+        stay = chat.pinned_turns(chat.leaf, chat.schema.source if chat.schema else "")
+        begins = accumulate(map(len, turns), initial=1 if chat.system_prompt else 0)
+        dropped = [turn for begin, turn in zip(begins, turns, strict=False) if begin not in stay]
+        if num_pinned := len(turns) - len(dropped):
             yield f"{num_pinned} turn{'s stay' if num_pinned > 1 else ' stays'} whatever happens."
-        dropping = next_to_drop(turns, num_left_out)
+        dropping = next_to_drop([turn for turn in dropped if turn is not turns[-1]], num_left_out)
         if dropping is None:
             yield "Nothing can drop out of it."
         else:
@@ -54,13 +58,8 @@ class ContextReport:
 
 
 def next_to_drop(turns: list[list[Message]], num_left_out: int) -> Message | None:
-    """Return the first message that drops out next, after those that did; None if none can.
-
-    The last turn always stays.
-    """
-    for turn in turns[:-1]:
-        if is_pinned(turn):
-            continue
+    """Return the first message of turns that drops out next, after those that did; None if none."""
+    for turn in turns:
         if num_left_out <= 0:
             return turn[0]
         num_left_out -= len(turn)

@@ -1,6 +1,6 @@
 """The open conversation: its branches, its preset, and storing it; no Textual here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -94,17 +94,36 @@ class Conversations:
             if turns and turns[-1]["role"] == "user":  # its answer is empty so far
                 turns.pop()
             turns.append({"role": "user", "content": question})
+        for place, own in self._schema_changes(turns, leaf, schema):
+            words = f"{turns[place]['content']}\n\n{told(own)}"
+            turns[place] = {**turns[place], "content": words}
+        return turns
+
+    def pinned_turns(self, leaf: int | None, schema: str = "") -> list[int]:
+        """Return the indices of those turns, of all that `turns` returns, that must be sent.
+
+        They are the pinned ones, and the question that says what the last answer follows.
+        """
+        pinned = self.tree.pinned_turns(leaf, self.system_prompt)
+        if schema:
+            turns = self.tree.turns(leaf, self.system_prompt)
+            *_, last = [(-1, ""), *self._schema_changes(turns, leaf, schema)]
+            pinned += [last[0]] if last[1] == schema else []
+        return pinned
+
+    def _schema_changes(
+        self, turns: Sequence[ChatMessage], leaf: int | None, schema: str
+    ) -> Iterator[tuple[int, str]]:
+        """Yield each place where a question's answer follows another JSON Schema than the last."""
         answers = (each for each in self.tree.sent(leaf) if each.role == "assistant")
         before = ""
         for place, turn in enumerate(turns):
             if turn["role"] == "user":
                 answer = next(answers, None)
                 own = schema if answer is None else answer.schema
-                words = told(before, own)
-                if words:
-                    turns[place] = {**turn, "content": f"{turn['content']}\n\n{words}"}
+                if own != before:
+                    yield place, own
                 before = own
-        return turns
 
     def begin(self) -> None:
         """Start a new conversation."""

@@ -9,15 +9,14 @@ from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.texts.ghost_text import Ghost, after_verdict, before_verdict
 
-HOLD = 0.25
+HOLD = 0.2
 """Seconds for which a draft stands before the verdict."""
+SHOWN = 0.2
+"""Seconds for which the verdict stands before newer text, which waits for both."""
 LINGER = 0.5
-"""Seconds after which what was rejected disappears, if no new text has replaced it before."""
+"""Seconds after which what was rejected disappears, if no newer text has replaced it before."""
 PERIOD = 2.0
-"""The least seconds from one draft to the next. Each costs one drawing more: 1.4 ms of a quiet
-core, so 0.01 ms a token at 70 tokens/s."""
-CALM = 0.4
-"""The least seconds since the text was last drawn: text that flows faster is not held up."""
+"""The least seconds from one draft to the next: the text flows for most of them."""
 LATE, MAX_LATE = 0.25, 3
 """Seconds by which the verdict may be late, and how often in a row: then the terminal is slow."""
 
@@ -26,31 +25,43 @@ class Ghosts:
     """Shows now and then what the last step drafted, then what the target made of it."""
 
     def __init__(self, view: ChatView) -> None:
-        self.is_wanted: Callable[[], bool] = lambda: False
-        """Whether the user wants to see drafts, and the terminal has colours."""
+        self.has_colours: Callable[[], bool] = lambda: False
+        """Whether the terminal can tell drafts from text."""
+        self.stands_until = 0.0
+        """When newer text may be drawn, on the monotonic clock."""
+        self._is_on = False
         self._view = view
-        self._shown_at = 0.0
+        self._next_at = 0.0
         self._num_late = 0
 
-    def next(self, writing: Writing, step: Chunk, since: float) -> Ghost | None:
-        """Return the draft to show with a step, and show the verdict later.
+    def turn(self, *, is_on: bool) -> None:
+        """Turn drafts ahead of the text on or off, until the chat ends or the terminal is slow."""
+        self._is_on, self._num_late = is_on, 0
 
-        `since` is the seconds since the text was last drawn. Once the terminal proved slow there
-        is none any more.
-        """
+    def toggle(self) -> None:
+        """Turn them on if they are off, and say so."""
+        self.turn(is_on=not self._is_on)
+        state = "on" if self._is_on else "off"
+        self._view.notify(f"Ghost drafts are {state}; the setting screen.ghost keeps that.")
+
+    def next(self, writing: Writing) -> Ghost | None:
+        """Return the draft to show with the last step of an answer, and show the verdict later."""
         now = monotonic()
-        is_calm = since >= CALM and now - self._shown_at >= PERIOD
-        if not is_calm or self._num_late >= MAX_LATE or not self.is_wanted():
+        is_seen = writing.display is not None and self.has_colours()
+        if not self._is_on or now < self._next_at or not is_seen:
             return None
-        ghost = before_verdict(step)
+        step = writing.steps[-1]
+        ghost = before_verdict(step, writing.parts.text)
         if ghost is not None:
-            self._shown_at = now
+            self._next_at, self.stands_until = now + PERIOD, now + HOLD + SHOWN
             self._view.later(HOLD, partial(self._judge, writing, step, now + HOLD))
         return ghost
 
     def _judge(self, writing: Writing, step: Chunk, due: float) -> None:
         """Show the verdict on a draft if nothing newer is shown."""
         self._num_late = self._num_late + 1 if monotonic() - due > LATE else 0
+        if self._num_late >= MAX_LATE:
+            self.turn(is_on=False)
         if _is_last(step, writing):
             writing.show(after_verdict(step))
             self._view.later(LINGER, partial(self._clear, writing, step))

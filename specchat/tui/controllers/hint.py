@@ -45,15 +45,21 @@ class ModelHint:
 
     def words(self) -> str:
         """Return the lines to show, the most important first, as small screens show only one."""
-        lines = [self._arrived()] if self.pulls.arrived else []
+        lines = [news] if (news := self.news()) else []
         if not self._is_hidden:
-            lines += [f"↓ {name}: {self.pulls.latest[name].words}" for name in self.pulls.running]
             lines = lines or [self._first_run()] * self.is_first_run
             lines += [
                 self._download(command, offer)
                 for index, command in enumerate(OFFER_COMMANDS)
                 if (offer := self.offered(index))
             ]
+        return "\n".join(lines)
+
+    def news(self) -> str:
+        """Return the lines on downloads: one that has finished, and those that run."""
+        lines = [self._arrived()] if self.pulls.arrived else []
+        if not self._is_hidden:
+            lines += [f"↓ {name}: {self.pulls.latest[name].words}" for name in self.pulls.running]
         return "\n".join(lines)
 
     def _arrived(self) -> str:

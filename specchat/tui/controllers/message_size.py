@@ -143,7 +143,7 @@ class MessageSize:
         options = {
             "think": self.options.thinking,
             "max_tokens": self.options.current.get("max_tokens"),
-            "pinned": chat.tree.pinned_turns(before, chat.system_prompt),
+            "pinned": chat.pinned_turns(before, schema),
             "structure": structure_of(schema),
         }
         return Sizing(turns, options, on_size)

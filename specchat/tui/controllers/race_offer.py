@@ -1,39 +1,40 @@
 """The offer to race an answer that drafts have sped up; no Textual here."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from specchat.chat.answer_statistics import RACE, gain_of
-from specchat.decoding.step_times import judged
+from specchat.errors import SpecchatError
+from specchat.settings.editor import write_setting
+from specchat.settings.sources import settings_path
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import Answers
-from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.races import Races
 
 
 @dataclass(slots=True)
 class RaceOffer:
-    """Offers the race of the first answer of all that drafts sped up beyond its error."""
+    """Offers the race of one answer, the first that drafts sped up beyond its error."""
 
-    view: ChatView
     conversations: Conversations
     answers: Answers
     races: Races
     key_of: KeyOf
+    is_due: bool
+    """Whether the offer is still to be made; the settings keep that it has been."""
     _answer: int | None = None
     """The answer whose race is offered."""
-    _is_made: bool = False
 
-    def answered(self) -> None:
-        """Offer the race of the answer that has ended if no earlier one was faster."""
+    def answered(self, number: int) -> None:
+        """Offer the race of the answer that has ended, if it is on the screen and was faster."""
         answer = self.conversations.last
-        if self._is_made or answer is None or gain_of(answer.statistics).kind != "faster":
+        if not self.is_due or answer is None or answer.id != number:
             return
-        self._is_made = True
-        earlier = self.conversations.store.speedups(answer.id)
-        if not any(judged(*each) == "faster" for each in earlier) and self.races.can_race(answer):
-            self._answer = answer.id
-            self.view.show_state()
+        if gain_of(answer.statistics).kind == "faster" and self.races.can_race(answer):
+            self._answer, self.is_due = number, False
+            with suppress(SpecchatError):  # else the next session offers one, too
+                write_setting(settings_path(), "screen.offer_race", value=False)
 
     def hide(self) -> None:
         """Withdraw the offer."""

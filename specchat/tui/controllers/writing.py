@@ -81,17 +81,14 @@ class Writing:
         """Whether this is a lane of a race, which is not shown as a message."""
         return self.message is None
 
-    def add(
-        self, chunks: list[Chunk], statistics: Statistics, drafted: Ghost | None = None
-    ) -> None:
-        """Add new steps, and show them unless this is a lane; `drafted` is the last one's draft."""
+    def add(self, chunks: list[Chunk], statistics: Statistics) -> None:
+        """Add new steps, which `show` shows."""
         if not self.has_begun:
             self.parts.go_on()
         self.parts.add(chunks, statistics)
         self.steps += chunks
         if self.display is not None and not self.is_lane and not self.has_begun:
             self.display.say("")
-        self.show(drafted)
         self.has_begun = True
 
     def show(self, drafted: Ghost | None = None) -> None:

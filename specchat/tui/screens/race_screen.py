@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from specchat.bench.race_frame import ANSI_SHADES, frame, frame_height
-from specchat.bench.race_picture import ENDINGS, INTERVAL, require_ending
+from specchat.bench.race_picture import ENDINGS, INTERVAL, card_path
 from specchat.bench.race_record import Race
 from specchat.safe_text import harmless
 from specchat.tui.screens.dialogs import CLOSING, Dialog, LineScreen
@@ -63,7 +63,7 @@ class RaceScreen(Dialog[str | None]):
         """Ask for the name of a file, whose ending says what is written."""
         endings = ", ".join(ENDINGS)
         title = f"Save this race as\nA path, from {Path.cwd()}; {endings}"
-        screen = LineScreen(harmless(title), FILE_NAME, require_ending)
+        screen = LineScreen(harmless(title), FILE_NAME, card_path)
         self.app.push_screen(screen, self._save_as)
 
     def _save_as(self, name: str | None) -> None:

@@ -15,18 +15,20 @@ class Ghost(NamedTuple):
     is_rejected: bool = False
 
 
-def before_verdict(step: Chunk) -> Ghost | None:
-    """Return the draft of a step, which holds back what the step wrote.
+def before_verdict(step: Chunk, answer: str) -> Ghost | None:
+    """Return the draft of the step that ends an answer so far, which holds back what it wrote.
 
-    None for a step without a draft, and for one that wrote anything but text of the answer, or
-    begins a line: there is no place for its draft yet.
+    None for a step without a draft, for one that wrote anything but text of the answer, and where
+    the line behind which the draft would stand is empty or in a table.
     """
     texts, _ = draft_of(step)
     shown = _line(texts)
     is_answer = all(piece.kind == "answer" for piece in step.pieces)
     if not shown or not is_answer or step.finish or step.text != "".join(step.texts):
         return None
-    return Ghost(shown, held=len(step.text))
+    end = len(answer) - len(step.text)
+    line = answer[answer.rfind("\n", 0, end) + 1 : end].lstrip()
+    return Ghost(shown, held=len(step.text)) if line and line[0] != "|" else None
 
 
 def after_verdict(step: Chunk) -> Ghost | None:

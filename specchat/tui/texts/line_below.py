@@ -30,8 +30,8 @@ WRITTEN_SECONDS = 5.0
 REPEATS = "repeats itself"
 HIGHER, LOW = 0.8, 0.7
 """The temperature that is advised after an answer in a loop, where it was lower than the latter."""
-PENALTY = 1.1
-"""The repeat penalty that is advised otherwise."""
+PENALTY, STRONGEST = 1.1, 1.5
+"""The repeat penalty that is advised otherwise, a tenth above the answer's own, and at most."""
 LONGEST_PLACE = 40
 """Characters shown of such a value's place."""
 
@@ -77,7 +77,8 @@ def line_below(
         more = f"{continues} without older messages" if has_older else larger
     ending = f"{ENDINGS[finish]} · {more}" if finish in ENDINGS else ""
     if ending and figures.get(REPEATING):
-        ending = f"{ENDINGS[finish]}: {REPEATS} · {_otherwise(figures)} · {more}"
+        advice = filter(None, (_otherwise(figures), more))
+        ending = " · ".join((f"{ENDINGS[finish]}: {REPEATS}", *advice))
     if finish in RUN_OUT and (place := _place(figures)):
         # a larger context would be filled, too
         ending = f"{ENDINGS[finish]} in {place}: limit it in the schema · {continues}"
@@ -93,10 +94,15 @@ def line_below(
 
 
 def _otherwise(figures: Mapping[str, Any]) -> str:
-    """Return the command that answers again, with what keeps a model from repeating itself."""
-    is_low = figures.get(ASKED_WITH, {}).get("temperature", HIGHER) < LOW
-    option = f"temperature={HIGHER}" if is_low else f"repeat_penalty={PENALTY}"
-    return f"{slash_of('regenerate')} {option}"
+    """Return the command that answers again, with what keeps a model from repeating itself.
+
+    Empty if the answer was written with all of that.
+    """
+    asked = figures.get(ASKED_WITH, {})
+    if asked.get("temperature", HIGHER) < LOW:
+        return f"{slash_of('regenerate')} temperature={HIGHER}"
+    penalty = max(PENALTY, round(asked.get("repeat_penalty", 1.0) + PENALTY - 1, 2))
+    return f"{slash_of('regenerate')} repeat_penalty={penalty}" if penalty <= STRONGEST else ""
 
 
 def _place(figures: Mapping[str, Any]) -> str:

@@ -44,16 +44,13 @@ def structure_of(source: str) -> Structure | None:
     return Structure("json_schema", source, is_shown=False) if source else None
 
 
-def told(before: str, source: str) -> str:
+def told(source: str) -> str:
     """Return what a question says of its answer's JSON Schema, after an answer with another one.
 
-    Empty where both are the same. In the system prompt, it would have all of a conversation read
-    again.
+    In the system prompt, it would have all of a conversation read again.
     """
     from specchat.structured.structure_prompt import description_of  # loads msgspec
 
-    if source == before:
-        return ""
     structure = structure_of(source)
     return description_of(structure) if structure else TEXT_AGAIN
 

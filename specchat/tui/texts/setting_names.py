@@ -52,6 +52,7 @@ NAMES = {
     "ghost": "Ghost drafts",
     "fold_reasoning": "Fold reasoning",
     "offer_models": "Offer models",
+    "offer_race": "Offer a race",
 }
 """The names that do not follow from the key."""
 

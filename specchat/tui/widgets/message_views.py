@@ -168,13 +168,9 @@ class AnswerView(MessageView):
     def show(self, parts: AnswerParts, drafted: Ghost | None = None) -> None:
         """Show what has been written of an answer; only new text is drawn.
 
-        `drafted` stands behind the last line, unless that is empty or in a table.
+        `drafted` stands behind the last line.
         """
         is_other, self._parts, self.text = parts is not self._parts, parts, parts.text
-        if drafted:
-            end = len(parts.text) - drafted.held
-            line = parts.text[parts.text.rfind("\n", 0, end) + 1 : end].lstrip()
-            drafted = drafted if line and line[0] != "|" else None
         self._ghost = drafted
         self._show(is_anew=is_other)
 
