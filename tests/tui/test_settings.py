@@ -171,7 +171,7 @@ async def test_wrapped_lines_keep_their_indent(size: tuple[int, int]) -> None:
         assert len(others) > 1
         assert all(line.startswith("    ") and line[4] != " " for line in others)
         assert max(map(len, others)) <= settings.scrollable_content_region.width
-        assert "⏎ Change" in screen_text(app)
+        assert "Enter Change" in screen_text(app)
         assert "Esc Close" in screen_text(app)
 
 
