@@ -1,4 +1,4 @@
-"""Claude Code, Codex and opencode, as their makers publish them, take a whole turn with a tool.
+"""Claude Code and Codex, as their makers publish them, take a whole turn with a tool.
 
 They are set up by what `--for` prints, find a file by a command, and answer with what is in it. The
 model is a parrot.
@@ -23,7 +23,6 @@ WORD = "pomegranate"
 READ = "cat notes.txt"
 CALLS: Mapping[str, Mapping[str, str]] = {
     "Bash": {"command": READ, "description": "Read the notes"},
-    "bash": {"command": READ, "description": "Read the notes"},
     "exec_command": {"cmd": READ},
 }
 """The tool that runs commands in each agent, and how to read the file with it."""
@@ -32,7 +31,6 @@ QUESTION = "Which word is in notes.txt?"
 COMMANDS = {
     "claude": ("-p", QUESTION, "--allowedTools", "Bash"),
     "codex": ("exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", QUESTION),
-    "opencode": ("run", QUESTION),
 }
 SECONDS = 120
 
@@ -61,9 +59,6 @@ def test_an_agent_takes_a_turn_with_a_tool(agent: str, served: Running, tmp_path
     environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
     if agent == "codex":
         (home / ".codex" / "config.toml").write_text(text, "utf-8")
-    elif agent == "opencode":
-        (folder / "opencode.json").write_text(text, "utf-8")
-        environment["OPENCODE_DISABLE_MODELS_FETCH"] = "1"
     else:
         exports = [shlex.split(line)[1] for line in text.splitlines() if line[:7] == "export "]
         environment |= dict(each.split("=", 1) for each in exports)
