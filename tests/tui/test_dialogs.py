@@ -55,7 +55,7 @@ def require_all_in_sight(app: App[None]) -> None:
     assert app.screen.query_one(Footer).region.height == 1
     shown = screen_text(app)
     assert " Save" in shown
-    assert "Esc Cancel" in shown
+    assert "esc cancel" in shown.lower()
 
 
 def require_reason(app: App[None], words: str) -> None:
