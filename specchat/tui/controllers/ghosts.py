@@ -9,13 +9,13 @@ from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.texts.ghost_text import Ghost, after_verdict, before_verdict
 
-HOLD = 0.2
+HOLD = 0.15
 """Seconds for which a draft stands before the verdict."""
-SHOWN = 0.2
+SHOWN = 0.15
 """Seconds for which the verdict stands before newer text, which waits for both."""
 LINGER = 0.5
 """Seconds after which what was rejected disappears, if no newer text has replaced it before."""
-PERIOD = 2.0
+PERIOD = 4.0
 """The least seconds from one draft to the next: the text flows for most of them."""
 LATE, MAX_LATE = 0.25, 3
 """Seconds by which the verdict may be late, and how often in a row: then the terminal is slow."""
