@@ -25,9 +25,9 @@ from specchat.llama import native_context
 
 SAMPLINGS: dict[str, dict[str, Any]] = {
     "temperature 0": {"temperature": 0.0},
-    "temperature 1, top-k 40": {"temperature": 1.0, "top_k": 40, "top_p": 1.0, "min_p": 0.0},
+    "temperature 0.8, top-k 40": {"temperature": 0.8, "top_k": 40, "top_p": 1.0, "min_p": 0.0},
     "the same with a seed": {
-        "temperature": 1.0,
+        "temperature": 0.8,
         "top_k": 40,
         "top_p": 1.0,
         "min_p": 0.0,

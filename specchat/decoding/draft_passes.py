@@ -1,7 +1,6 @@
 """The target's passes over the end of a transcript and the drafts that follow it."""
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
@@ -34,8 +33,7 @@ class PassResult(NamedTuple):
     num_sharing: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class TargetPass:
+class TargetPass(NamedTuple):
     """A pass over the end of a transcript and its draft, which may have branches.
 
     The last `num_rows` of the tokens give rows of logits, as do the branches.
@@ -63,7 +61,8 @@ class TargetPass:
 
 def num_waiting_in(target: LanguageModel) -> int:
     """Return how many tokens of its text a model's next pass reads before those it is given."""
-    return target.num_waiting if isinstance(target, PausingModel) else 0
+    num_waiting: int = getattr(target, "num_waiting", 0)  # asking for the protocol takes longer
+    return num_waiting
 
 
 class DraftPasses:
@@ -87,7 +86,8 @@ class DraftPasses:
         # drawn branches beside a draft that is known to be right would never be accepted
         has_branches = request.most_nodes and not (request.replay and request.draws_siblings)
         self._trees = self._tree_model if has_branches else None
-        self._num_read_again = 0  # accepted branches of the last pass
+        self.num_read_again = 0
+        """How many branches of the last pass the next one reads again, as they were accepted."""
 
     @property
     def most_branches(self) -> int:
@@ -98,11 +98,6 @@ class DraftPasses:
     def num_unread(self) -> int:
         """How many tokens of the transcript the next pass reads before its draft."""
         return len(self._tokens) - self.depth
-
-    @property
-    def num_extra(self) -> int:
-        """How many tokens the next pass reads besides the last one and its draft."""
-        return self.num_unread - 1 + self._num_read_again
 
     @property
     def num_waiting(self) -> int:
@@ -199,7 +194,7 @@ class DraftPasses:
         # the last token is the correction or bonus token, which the pass did not read
         self.depth = len(self._tokens) - 1
         branches = [number for node in path if (number := tree.number_of(node)) is not None]
-        self._num_read_again = len(branches)
+        self.num_read_again = len(branches)
         if tree.branches and self._trees:
             self._trees.keep(self.depth, branches)
         elif tree.draft:

@@ -180,7 +180,8 @@ class Answer:
             return transcript.end("length")
 
         passes.read_ahead()
-        num_unread, num_extra = passes.num_unread, passes.num_extra
+        num_unread = passes.num_unread
+        num_extra = num_unread - 1 + passes.num_read_again
         # -1 for the last token, evaluated with the draft, and -1 for the target's own token
         limit = min(request.draft_length, room - 1, transcript.num_left - 1)
         if request.longest_pass and (num_unread > 1 or self.num_sharing > 1):
@@ -276,7 +277,7 @@ class Answer:
         self._statistics.count_tree(tree, path, len(tokens))
         origins = (*map(tree.origin_of, path), TARGET.name)[: len(tokens)]
         before = [rows[node] for node in (TEXT, *path)] if certain else ()
-        alternatives = self._likely.of(tokens, certain, before)
+        alternatives = self._likely.of(tokens, certain, before) if certain else ()
         self._passes.keep(tree, path[: len(tokens) - 1])  # may evaluate again, over the rows
         chunk = Chunk(
             "".join(texts), tokens, origins, texts, finish=transcript.finish, chances=chances,

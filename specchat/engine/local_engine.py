@@ -324,6 +324,9 @@ class LocalEngine(Engine):
 
     def _steps(self, steps: Iterator[Step], longest_pass: int | None) -> Iterator[Step]:
         """Yield what decoding gives; each is decoded with the kernels that the answers need."""
+        if longest_pass is None:
+            yield from steps
+            return
         while True:
             with kernels_for(longest_pass):
                 step = next(steps, END)

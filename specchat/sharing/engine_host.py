@@ -227,11 +227,11 @@ class _Host:
     def _gather(self, answer: int, update: Update) -> None:
         """Add an update to those that wait."""
         with self._sending:
-            waiting = self._gathered.get(answer, Update())
-            statistics = update.statistics if update.error is None else waiting.statistics
-            self._gathered[answer] = replace(
-                update, chunks=(*waiting.chunks, *update.chunks), statistics=statistics
-            )
+            if waiting := self._gathered.get(answer):
+                statistics = update.statistics if update.error is None else waiting.statistics
+                chunks = (*waiting.chunks, *update.chunks)
+                update = replace(update, chunks=chunks, statistics=statistics)
+            self._gathered[answer] = update
 
     def _send_gathered(self) -> None:
         """Send the steps that wait, which `lose` must neither send again nor miss."""

@@ -121,6 +121,22 @@ def test_nothing_cut_off_is_the_softmax() -> None:
     assert found.weights.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("top_p", [1.0, 0.7])
+def test_of_equal_logits_the_same_survive_whatever_the_row_before(top_p: float) -> None:
+    """Of the last that are equal the higher ids stay, however many were near the maximum."""
+    row = np.round(logits(7) / 2).astype(np.float32)  # most values occur several times
+    best = sorted(range(row.size), key=lambda token: (row[token], token), reverse=True)[:40]
+    assert row[best[-1]] == row[best[-2]]
+    assert np.count_nonzero(row >= row[best[-1]]) > len(best)
+    found = list[list[int]]()
+    for scale in (0.01, 1.0, 100.0):
+        sampler = Sampler(replace(OFF, top_k=40, top_p=top_p))
+        sampler.distribution(scale * row, ())
+        found.append(sampler.distribution(row, ()).ids.tolist())
+    assert found == [best[: len(found[0])]] * 3
+    assert top_p < 1.0 or len(found[0]) == len(best)
+
+
 def test_temperature_zero_is_the_best_token_after_penalties() -> None:
     """Greedy decoding applies bias and penalties too."""
     row = np.array([1.0, 5.0, 4.9], dtype=np.float32)
