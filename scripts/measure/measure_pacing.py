@@ -92,9 +92,11 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--seed", type=int, help="of each answer; by default none")
     parser.add_argument(
-        "--busy", type=int, default=0, help="so many answers first beside two busy processes"
+        "--busy", type=int, default=0, help="how many answers run beside two busy processes first"
     )
     options = parser.parse_args()
+    if not 0 <= options.busy < options.answers:
+        parser.error("--busy must be less than --answers")
     print(f"{machine_line()}; {options.target.name}, temperature {options.temperature:g}")
     print(stair(options), flush=True)
     contestants: list[int | str] = [PLAIN, *options.lengths, AUTO]

@@ -45,8 +45,15 @@ def missing_head(target: Path, cache: HeaderCache) -> KnownHead | None:
 
 
 def _has_head(names: Sequence[str], folder: Path, cache: HeaderCache) -> bool:
-    """Return True if a head on this machine is named as a target is, not only as its kin are."""
+    """Return True if a head on this machine is named as a target is, not only as its kin are.
+
+    One beside the target need not name it.
+    """
     wanted = [words for words in map(model_words, names) if words]
     files = {*find_local_models(with_heads=True), *models_in(folder, with_heads=True)}
-    named = [model for model in files if model_words(model.name.rpartition("/")[2]) in wanted]
-    return any(cache.of(model.path).is_head for model in named)
+    for model in files:
+        words = model_words(model.name.rpartition("/")[2])
+        is_named = words in wanted or (not words and model.path.parent == folder)
+        if is_named and cache.of(model.path).is_head:
+            return True
+    return False

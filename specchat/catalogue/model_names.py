@@ -12,7 +12,7 @@ QUANTISATION = re.compile(
 PART = re.compile(r"-\d{5}-of-\d{5}$")
 """The number of a file that is one of several."""
 WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?[bm]?")
-OF_DRAFTS = re.compile(r"speculator|draft(?:er)?|(?<![a-z])b(?:lock)?-?\d+(?=[-_.]|$)")
+OF_DRAFTS = re.compile(r"speculator|draft(?:er)?|(?<=[-_.])b(?:lock)?-?\d+(?=[-_.]|$)")
 """The words in the name of any draft that are not its target's, such as the size of its blocks."""
 COMMON_WORDS = frozenset(
     {

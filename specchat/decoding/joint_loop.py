@@ -148,9 +148,10 @@ class _Joint:
                 self._running.remove(each)
                 yield each.number, raised
                 return
-            for other in self._running:  # those that write have waited for a part of its prompt
-                if other.wanted:
-                    other.answer.waited_s += each.answer.prompt_s - before
+            finally:
+                for other in self._running:  # those that write have waited for a part of its prompt
+                    if other.wanted:
+                        other.answer.waited_s += each.answer.prompt_s - before
             if isinstance(event, Chunk):
                 yield each.number, event
             else:

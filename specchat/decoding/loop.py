@@ -67,8 +67,8 @@ class Answer:
 
     num_sharing = 1
     waited_s = 0.0
-    _ended = 0.0
-    """When the last step ended, by the clock."""
+    _ended = _held_up_s = 0.0
+    """When the last step ended, by the clock, and how long others held up reading the prompt."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Answer:
         statistics.prompt_tokens = len(self._transcript.tokens) - statistics.forced
         num_forced = self._num_forced_last() if self._request.longest_pass else 0
         reading = self._passes.read_prompt(num_forced, self._on_progress, self._is_brief)
-        is_read = False
+        is_read, started, before = False, perf_counter(), statistics.prompt_s
         while not is_read:
             began = perf_counter()  # others write meanwhile
             try:
@@ -144,9 +144,11 @@ class Answer:
                     statistics.cached_tokens = self._passes.num_cached
                     self._drafts.begin(self._passes.most_branches)
             finally:
-                statistics.prompt_s += perf_counter() - began
+                ended = perf_counter()
+                statistics.prompt_s += ended - began
+                self._held_up_s = ended - started - (statistics.prompt_s - before)
                 if statistics.forced:
-                    statistics.time_to_first_token_s = statistics.prompt_s
+                    statistics.time_to_first_token_s = self._held_up_s + statistics.prompt_s
             if not is_read:
                 yield
 
@@ -208,7 +210,8 @@ class Answer:
         if self.num_sharing > 1:  # it also waited for the drafts of others
             began = self._ended or began
         began += self.waited_s
-        seconds = self._statistics.time_step(began, drafting, verifying)
+        held_up = self._held_up_s + self.waited_s
+        seconds = self._statistics.time_step(began, drafting, verifying, held_up)
         self._ended, self.waited_s = began + seconds, 0.0
         times, num_forced = self._statistics.step_times, chunk.origins.count(GRAMMAR.name)
         num_own, num_repeating = len(chunk.tokens) - num_forced, self._repeats.add(chunk.tokens)

@@ -97,18 +97,21 @@ class Statistics:
     unreported: tuple[str, ...] = ()
     reported_gain: Gain | None = None
 
-    def time_step(self, began: float, drafting: float, verifying: float) -> float:
+    def time_step(
+        self, began: float, drafting: float, verifying: float, held_up: float = 0.0
+    ) -> float:
         """Add the time of a step that began at a clock time and ends now, and return it.
 
-        So many seconds of it went into drafting and the target's pass. The first step sets the time
-        to first token.
+        `drafting` and `verifying` are the seconds of it for the draft and the target's pass. The
+        first step sets the time to first token, which also has the seconds for which other answers
+        held this one up.
         """
         seconds = perf_counter() - began
         self.decode_s += seconds
         self.draft_s += drafting
         self.verify_s += verifying
         if self.steps == 1 and not self.time_to_first_token_s:
-            self.time_to_first_token_s = self.prompt_s + self.decode_s
+            self.time_to_first_token_s = held_up + self.prompt_s + self.decode_s
         if self.steps == 1:
             self.first_step_s, self.first_step_tokens = seconds, self.generated_tokens
         return seconds

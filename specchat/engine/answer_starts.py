@@ -70,8 +70,8 @@ class AnswerStarts:
         request: AnswerRequest,
         free: Sequence[TextPlace],
         known: Known,
-        taken: Sequence[TextPlace] = (),
-        num_sharing: int = 1,
+        taken: Sequence[TextPlace],
+        num_sharing: int,
     ) -> RunningAnswer:
         """Return the answer to a request in one of the free places: that with most of its prompt.
 

@@ -219,6 +219,7 @@ class TextMemory:
         length = self.num_evaluated
         self.num_evaluated = self.rollback_kind.to(length, length + count, 0)
         self._record.cut(self.num_evaluated)
+        self.forget_last_pass()
 
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens."""

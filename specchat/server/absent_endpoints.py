@@ -11,7 +11,8 @@ ANOTHER_MODEL = "{} not supported: this model generates text"
 STORED = "{called} is not supported: this server stores nothing"
 SENTENCES = {
     r"/embeddings?": ANOTHER_MODEL.format("embeddings are"),
-    r"/(rerank(ing)?|score|classify|pooling)": ANOTHER_MODEL.format("rankings are"),
+    r"/(rerank(ing)?|score)": ANOTHER_MODEL.format("rankings are"),
+    r"/(classify|pooling)": ANOTHER_MODEL.format("classification and pooling are"),
     r"/moderations": ANOTHER_MODEL.format("moderations are"),
     r"/(images|videos)/.*": ANOTHER_MODEL.format("images and videos are"),
     r"/(audio|realtime)(/.*)?": ANOTHER_MODEL.format("speech and audio are"),

@@ -76,9 +76,17 @@ def _counters(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
         ("vllm:prompt_tokens", "Prompt tokens.", "prompt_tokens"),
         ("vllm:prefix_cache_hits", "Prompt tokens that were cached.", "cached_tokens"),
         ("vllm:generation_tokens", "Generated tokens, reasoning included.", "generated_tokens"),
-        ("vllm:spec_decode_num_drafts", "Passes of the target that had a draft.", "num_drafts"),
-        ("specchat:steps", "Passes of the target that emitted tokens.", "steps"),
-        ("specchat:passes", "Passes that these steps took: answers share them.", "passes"),
+        ("vllm:spec_decode_num_drafts", "Steps that had a draft.", "num_drafts"),
+        (
+            "specchat:steps",
+            "Rounds of drafting and verifying, in which tokens were emitted.",
+            "steps",
+        ),
+        (
+            "specchat:passes",
+            "Passes of the target in these steps: answers may share one.",
+            "passes",
+        ),
         ("specchat:plain_seconds", "Seconds plain decoding would take.", "plain_s"),
         ("specchat:own_seconds", "Seconds decoding took, of the same answers.", "own_s"),
     ):

@@ -15,11 +15,11 @@ from specchat.requests.answer_update import Update
 from specchat.requests.progress import Progress, Stage
 from specchat.sharing.tickets import Ticket
 
-SLICE_SECONDS = 0.5
+SLICE_SECONDS, MOST_SLICE_SECONDS = 0.5, 2.0
 """How long answers go on while others wait, before one of them goes on."""
-CHEAP_SECONDS = 0.05
-"""What going on with an answer may take before its first step, most of it for setting one text
-aside and restoring another. Where it takes longer, so does the turn, by as many times."""
+LEAST_TIMES = 10
+"""A slice lasts at least this many times what going on took, most of it for setting one text aside
+and restoring another, but not more than MOST_SLICE_SECONDS."""
 SHARE_ERROR = 0.02
 """A share of a prompt that may be read again without harm: the last token is, for one."""
 
@@ -48,7 +48,7 @@ class Turn:
         """The numbers of the answers that have not ended."""
         self._began = monotonic()
         self._ends_at = self._began + SLICE_SECONDS
-        self._is_lengthened = False
+        self._must_lengthen = any(part.begun for part in self._parts)
         self._is_interrupted = False
 
     def take(self) -> Iterator[End]:
@@ -60,6 +60,7 @@ class Turn:
             if self._has_cancelled:  # before it had begun, which forgets an earlier stop
                 self._engine.stop()
             for number, update in updates:
+                self._lengthen()
                 part = self._parts[number]
                 goes_on = update.finish == "cancelled" and self._goes_on(part)
                 has_advanced = part.add(update, goes_on=goes_on)
@@ -70,7 +71,6 @@ class Turn:
                     left.discard(number)
                     yield part.ticket, end
                 elif has_advanced:  # a turn that only repeats what there is would never get on
-                    self._lengthen(part, update.statistics.decode_s)
                     self._check()
                 if not left:
                     return
@@ -90,15 +90,16 @@ class Turn:
         begun, on_progress = part.begun or asked.begun, partial(self._on_progress, part)
         return replace(asked, begun=begun, max_tokens=left, on_progress=on_progress)
 
-    def _lengthen(self, part: "_Part", decode_s: float) -> None:
-        """Lengthen the turn at its first steps if it took long to go on with an answer.
+    def _lengthen(self) -> None:
+        """Lengthen the turn at its first update if it took long to go on with an answer.
 
-        `decode_s` is the time of the steps.
+        The steps that there are come first, so no prompt is read by then.
         """
-        if part.begun and not self._is_lengthened:
-            self._is_lengthened = True
-            seconds = monotonic() - self._began - decode_s
-            self._ends_at = self._began + SLICE_SECONDS * max(1.0, seconds / CHEAP_SECONDS)
+        if self._must_lengthen:
+            self._must_lengthen = False
+            seconds = monotonic() - self._began
+            slice_s = max(SLICE_SECONDS, min(LEAST_TIMES * seconds, MOST_SLICE_SECONDS))
+            self._ends_at = self._began + slice_s
 
     @property
     def _has_cancelled(self) -> bool:

@@ -7,8 +7,8 @@ from time import monotonic
 
 from specchat.sharing.tickets import QueueFull, Ticket
 
-MOST_SECONDS_PASSED_OVER = 0.5
-"""How long new requests may go before an answer that waits for a turn."""
+MOST_SECONDS_PASSED_OVER = 2.0
+"""How long new requests may go before an answer that waits for a turn: longer than a turn."""
 MOST_IN_TURN = 4
 """Answers that take turns; the others wait until one of these has ended."""
 MOST_CLIENTS = 100

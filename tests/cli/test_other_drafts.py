@@ -95,6 +95,9 @@ def test_the_head_that_a_target_lacks_is_offered_to_download(
     content = write_with_head(home / "part.gguf", part="head").read_bytes()
     put_in_hub(home / "HF_HUB_CACHE", "other/heads", "mtp-Tall.gguf", content)
     assert missing in find_other_drafts(choice(target))  # a head of its kin does not hide it
+    (home / "mtp.gguf").write_bytes(content)  # beside it, a head needs no other name
+    assert missing not in find_other_drafts(choice(target))
+    (home / "mtp.gguf").unlink()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert missing not in find_other_drafts(choice(target))
 

@@ -325,3 +325,29 @@ def test_what_others_read_is_not_in_an_answers_times(monkeypatch: pytest.MonkeyP
     assert reading.decode_s <= 30
     assert writing.prompt_s == 0
     assert 15 <= writing.decode_s <= 30  # the passes that it made by itself took no time
+
+
+def test_the_first_token_comes_later_where_others_are_read_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two prompts of ten passes are read in turn, each pass in 100 seconds of a clock."""
+    now = [0.0]
+    for module in (joint_loop, loop, decoding_statistics):
+        monkeypatch.setattr(module, "perf_counter", lambda: now[0])
+    pairs = [pair_of(0), pair_of(1)]
+    for pair in pairs:
+
+        def slow(*arguments: Any, read: Any = pair.target.prefill) -> int:
+            now[0] += 100
+            number: int = read(*arguments)
+            return number
+
+        monkeypatch.setattr(pair.target, "prefill", slow)
+    asked = [
+        request(number, GREEDY, draft_length=0, max_tokens=5, tokens=[*range(10)] * 3)
+        for number in range(2)
+    ]
+    list(decode_together(list(map(answer_of, pairs, asked)), Passes()))
+    for pair in pairs:
+        assert pair.statistics.prompt_s == 1000
+        assert 1900 <= pair.statistics.time_to_first_token_s <= 2000

@@ -150,6 +150,15 @@ def test_a_pass_that_is_stopped_leaves_each_text_as_it_was(
         for own, rows in zip(known, found, strict=True):
             wanted = rows_alone(tiny, architecture, own, [60, 61, 62][: len(rows)])
             assert rows == pytest.approx(wanted, abs=TOLERANCE)
+        abort.set()
+        with pytest.raises(Cancelled):
+            joint.run([TargetPass(text, [70, 71], 2) for text in texts[:2]])
+        abort.clear()
+        for text, own in zip(texts, known, strict=True):
+            before = own[:-1]  # from where it was restored: the states of the pass before are gone
+            text.rollback(len(before))
+            wanted = rows_alone(tiny, architecture, before, [80])
+            assert np.array(text.evaluate([80], 1)) == pytest.approx(wanted, abs=TOLERANCE)
 
 
 @table("architecture", ARCHITECTURES)

@@ -58,7 +58,7 @@ def test_slots_show_the_answers_in_progress(demo_server: Running) -> None:
         ("//v1//embeddings/", 501, "embeddings"),
         ("/rerank", 501, "rankings are not supported"),
         ("/v1/score", 501, "rankings are not supported"),
-        ("/classify", 501, "rankings"),
+        ("/classify", 501, "classification"),
         ("/v1/images/generations", 501, "images"),
         ("/v1/audio/speech", 501, "speech"),
         ("/v1/moderations", 501, "moderations"),

@@ -73,4 +73,4 @@ def test_what_large_requests_took_is_given_back(tmp_path: Path) -> None:
         for _ in range(3):
             reply = httpx2.post(f"{server.address}/tokenize", json={"content": [text] * 24})
             assert reply.status_code == 400
-        assert settled(server).server_mib - before < 12
+        assert settled(server).server_mib - before < 20  # 26 where they stay

