@@ -33,7 +33,7 @@ def install_clients() -> None:
 
 
 def _install(name: str) -> None:
-    say(f"installing {name} of the server for its tests (about a minute)")
+    say(f"installing the environment {name} for the tests of the server (about a minute)")
     folder = Path(fast.VENV, name)
     Path(fast.RECORDS, name).unlink(missing_ok=True)
     run([sys.executable, "-m", "venv", "--clear", str(folder)])

@@ -57,7 +57,7 @@ def load_pairs() -> dict[str, Pair]:
 
 def find_pair(name: str) -> Pair:
     """Return the pair of that name. Raises ModelNotFound, which says how to install it."""
-    entry = find_supported(name)
+    entry = find_usable(name)
     pair = _pair(entry)
     if pair is None:
         size = f" ({size_text(entry.num_bytes)})" if entry.num_bytes else ""
@@ -101,7 +101,7 @@ def _downloaded(name: str) -> Path | None:
     return None
 
 
-def find_supported(name: str) -> Entry:
+def find_usable(name: str) -> Entry:
     """Return the entry of that name, installed or not.
 
     Raises ModelNotFound if a file that it names by path is missing.

@@ -16,7 +16,7 @@ from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
 from specchat.catalogue.head_offers import offer_head
 from specchat.catalogue.header_cache import HeaderCache
-from specchat.catalogue.pairs import file_of, find_supported
+from specchat.catalogue.pairs import file_of, find_usable
 from specchat.cli.pass_measuring import measure_pulled
 from specchat.cli.pull_names import (
     NothingPulled,
@@ -280,7 +280,7 @@ def _files_of_pair(arguments: argparse.Namespace) -> Sequence[File]:
             f"{arguments.name} is a pair and has a draft: --draft goes with a target's file,"
             " org/repo/file.gguf"
         )
-    return find_supported(arguments.name).files
+    return find_usable(arguments.name).files
 
 
 def _check(references: Sequence[Reference], name: str, command: str) -> int:

@@ -14,7 +14,7 @@ from specchat.catalogue.entry import Entry
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.local_models import LocalModel, files_below, model_at
 from specchat.catalogue.model_lookup import find_installed, find_model, typed_path
-from specchat.catalogue.pairs import find_supported, has_pair, save_pair
+from specchat.catalogue.pairs import find_usable, has_pair, save_pair
 from specchat.catalogue.repository_models import (
     RemoteModel,
     find_remote,
@@ -69,7 +69,7 @@ def model_here(name: str) -> LocalModel | None:
             f"{name} is not on this machine: `ollama pull {shlex.quote(name)}` fetches a model of"
             " Ollama, which specchat then finds; from the hub, pull org/repo:QUANTIZATION"
         )
-    find_supported(name)  # raises, and lists the pairs
+    find_usable(name)  # raises, and lists the pairs
     return None
 
 

@@ -57,4 +57,4 @@ def _outcome(forecast: Forecast, options: LoadOptions) -> str:
         return "its weights are read from the disk for each token"
     reasons = {"mmap is off": not options.mmap, "mlock is on": options.mlock}
     why = " and ".join(reason for reason, holds in reasons.items() if holds)
-    return f"it does not load while {why}" if why else "it does not load"
+    return f"it will not load while {why}" if why else "it does not load"

@@ -23,7 +23,7 @@ THRESHOLDS = (0.0, 0.3, 0.5, 0.7, 0.85)
 NUM_RECENT, MEMORY = 96, 0.98
 """Drafts remembered, and the weight of each beside the next newer one."""
 LOOKS_FORGET = 4
-"""A draft that looks whether the text has changed makes a fourth of the others be forgotten."""
+"""A draft that looks whether the text has changed drops a quarter of the others."""
 USUAL_CHANCE, USUAL_DRAFTS = 0.75, 2.0
 """The chance of a token before anything is known, and the drafts that this counts as."""
 LEAST_DRAFTED = 0.25

@@ -99,7 +99,7 @@ class RecentSeconds:
         }
 
     def _bias(self, place: Place) -> float:
-        """Return that of the place, or of the nearest one tried that is as single or as long."""
+        """Return the bias of a place, or of the nearest tried: plain steps apart from others."""
         if place in self._biases:
             return self._biases[place]
         bucket, size = place

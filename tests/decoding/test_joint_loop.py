@@ -38,7 +38,7 @@ class Passes:
     may_differ: bool = True
 
     def may_join(self, passes: Sequence[TargetPass]) -> bool:
-        """Whether they are equally long, unless that is of no matter."""
+        """Whether they are equally long, unless any may join."""
         return self.may_differ or len({each.num_tokens for each in passes}) == 1
 
     def run(self, passes: Sequence[TargetPass]) -> list[Rows]:
@@ -179,7 +179,7 @@ def test_a_long_prompt_is_read_between_the_passes_of_the_others() -> None:
 def test_prompts_are_read_in_whole_passes_alone_or_where_bits_matter(
     options: dict[str, Any],
 ) -> None:
-    """Short passes have other bits, and nobody waits for an answer by itself."""
+    """Short passes have other bits, and an answer by itself holds nobody up."""
     numbers = [2, 3] if options else [3]
     pairs = [pair_of(number) for number in numbers]
     asked = [request(number, GREEDY, **options) for number in numbers]

@@ -289,7 +289,7 @@ def test_a_model_that_does_not_fit_into_memory_is_named(
         with monkeypatch.context() as patch:
             patch.setenv(f"SPECCHAT_{option.upper()}", value)
             line = examine_here()[2]["RAM"]["detail"].splitlines()[0]
-        assert line.endswith(f" that are free; it does not load while {reason}")
+        assert line.endswith(f" that are free; it will not load while {reason}")
 
 
 def test_passes_of_each_installed_model_are_named(
