@@ -126,12 +126,17 @@ def card_path(name: str | Path) -> Path:
     """
     try:
         path = Path.cwd() / Path(name).expanduser()
+        has_folder, is_folder = path.parent.is_dir(), path.is_dir()
     except RuntimeError as error:  # no such user
         raise InvalidOption(f"{name}: {error}") from None
+    except OSError as error:  # a folder that must not be searched, or a name that is too long
+        raise InvalidOption(f"{name}: {error.strerror}") from None
     if path.suffix not in ENDINGS:
         raise InvalidOption(f"{name}: the file name must end in {', '.join(ENDINGS)}")
-    if not path.parent.is_dir():
+    if not has_folder:
         raise InvalidOption(f"{name}: no folder {path.parent}; create it first")
+    if is_folder:
+        raise InvalidOption(f"{name} is a folder: name a file in it")
     if path.suffix in (".png", ".gif"):
         require_pillow(path.suffix)
     return path

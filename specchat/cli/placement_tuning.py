@@ -22,7 +22,7 @@ from specchat.planning.forecast import devices_of
 from specchat.planning.measured_times import keep_steps, planner_here, times_path
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.plan import USUAL_DRAFT, Plan
-from specchat.planning.plan_ranking import MeasuredStep
+from specchat.planning.plan_ranking import NEVER, MeasuredStep
 from specchat.sharing import process_engine
 from specchat.wording import rate_text
 from specchat.workers.worker_probe import probe_worker
@@ -85,9 +85,11 @@ class PlacementTuning:
                 timed = _timed(_placed(loading, plan), plan)
             except SpecchatError as error:
                 self.failed.append(str(error))
-                continue
-            self.timed.append(timed)
-            steps[plan.way] = MeasuredStep(timed.step_s, planner.step_reads(plan))
+                step_s = NEVER
+            else:
+                self.timed.append(timed)
+                step_s = timed.step_s
+            steps[plan.way] = MeasuredStep(step_s, planner.step_reads(plan))
             keep(is_complete=False)
         if steps:
             keep(is_complete=True)

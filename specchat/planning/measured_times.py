@@ -27,7 +27,7 @@ class _Measured:
     """The content of the file: bytes per second by device, and steps by pair and placement."""
 
     bandwidths: dict[str, float] = field(default_factory=dict)
-    steps: dict[str, dict[str, MeasuredStep]] = field(default_factory=dict)
+    placements: dict[str, dict[str, MeasuredStep]] = field(default_factory=dict)
 
 
 def times_path() -> Path:
@@ -45,7 +45,7 @@ def planner_here(
         for device in devices
     ]
     gpus = planned_gpus(devices)
-    steps = known.steps.get(_key(target, draft, gpus), {})
+    steps = known.placements.get(_key(target, draft, gpus), {})
     measured = {way: step for way, step in steps.items() if _is_sound(step, 1 + len(gpus))}
     return Planner(target, draft, devices, options, measured)
 
@@ -79,9 +79,9 @@ def keep_steps(
     """
     key = _key(target, draft, gpus)
     with updating(times_path(), _Measured) as kept:
-        before = kept.steps.pop(key, {})
+        before = kept.placements.pop(key, {})
         of_pair = dict(steps) if is_complete else before | dict(steps)
-        kept.steps = dict([*kept.steps.items(), (key, of_pair)][-MOST_PAIRS:])
+        kept.placements = dict([*kept.placements.items(), (key, of_pair)][-MOST_PAIRS:])
 
 
 def _name_of(device: Device) -> str:

@@ -21,6 +21,10 @@ COST_OF_NO_HEAD = 2.0
 """The same for a prediction head: what it gains where the target is on the GPU."""
 
 
+NEVER = 1e9
+"""The seconds of a step of a plan that could not be loaded."""
+
+
 @dataclass(frozen=True, slots=True)
 class MeasuredStep:
     """The seconds that a step took, and what it read."""
@@ -45,8 +49,8 @@ class PlanRanking:
         self._corrections = {
             way: step.seconds / self.seconds(step.reads) for way, step in measured.items()
         }
-        known = self._corrections.values()
-        self._usual_correction = median(known) if known else 1.0
+        timed = [self._corrections[way] for way, step in measured.items() if step.seconds < NEVER]
+        self._usual_correction = median(timed) if timed else 1.0
 
     def seconds(self, reads: Reads) -> float:
         """Return how long reading is predicted to take."""

@@ -59,6 +59,7 @@ def test_without_a_terminal_the_result_is_one_line(
         (["--save", "race.jpg"], "must end in "),
         (["--save", "/nowhere/race.json"], "no folder"),
         (["--save", "none/race.svg"], "no folder"),
+        (["--save", f"{'x' * 300}/race.svg"], "File name too long"),
         (["--save", "~nobody-here/race.svg"], "~nobody-here/race.svg: "),
         (["--max-tokens", "0"], "max-tokens"),
     ],

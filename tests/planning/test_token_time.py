@@ -233,7 +233,7 @@ def test_what_was_timed_before_an_interruption_is_kept_beside_the_rest(
 
     def known() -> set[str]:
         content = json.loads(times_path().read_text("utf-8"))
-        (of_pair,) = content["steps"].values()
+        (of_pair,) = content["placements"].values()
         return set(of_pair)
 
     keep_steps(sizes, None, planner.gpus, steps["layers"])
@@ -266,10 +266,24 @@ def test_a_step_that_cannot_be_counts_as_not_measured(
     ways = [plan.way for plan in planner.near(math.inf)]
     keep_steps(sizes, None, planner.gpus, {})
     content = json.loads(times_path().read_text("utf-8"))
-    (key,) = content["steps"]
-    damaged = content | {"steps": {key: dict.fromkeys(ways[1:], step)}}
+    (key,) = content["placements"]
+    damaged = content | {"placements": {key: dict.fromkeys(ways[1:], step)}}
     times_path().write_text(json.dumps(damaged), "utf-8")
     assert planner_here(sizes, None, [GPU, RAM], LoadOptions()).first() == expected
+
+
+def test_bandwidths_outlive_what_an_earlier_version_kept_beside_them(
+    header: Callable[[str], Sizes],
+) -> None:
+    """It had other steps, under another name."""
+    note_pass(Reads((0, 2**30)), [GPU, RAM], 0.1)
+    content = json.loads(times_path().read_text("utf-8"))
+    assert content["bandwidths"]
+    older = {"bandwidths": content["bandwidths"], "steps": {"a.gguf 9": {"layers": 0.02}}}
+    times_path().write_text(json.dumps(older), "utf-8")
+    sizes = header("Qwen3 30B-A3B")
+    keep_steps(sizes, None, planner_here(sizes, None, [GPU, RAM], LoadOptions()).gpus, {})
+    assert json.loads(times_path().read_text("utf-8"))["bandwidths"] == content["bandwidths"]
 
 
 def test_near_plans_are_of_different_ways(header: Callable[[str], Sizes]) -> None:

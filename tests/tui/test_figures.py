@@ -9,6 +9,7 @@ from specchat.decoding.step_times import Gain, StepTimes
 from specchat.tui.texts.cards import figure_texts
 from specchat.tui.texts.figure_words import (
     gain_words,
+    off_reason,
     savings,
     spark,
     verdict,
@@ -43,6 +44,13 @@ def stats(**fields: object) -> Statistics:
 def test_the_verdict_is_a_sentence(given: dict[str, object], words: str) -> None:
     """The sentence says whether speculation helps, and if not, why."""
     assert verdict(Figures(stats(**given))).startswith(words)
+
+
+def test_the_name_of_a_server_keeps_its_letters() -> None:
+    """In the strip, the verdict follows other words; a sentence of ours then begins small."""
+    served = stats(drafted=0, served_by="LM Studio", unreported=("drafted",))
+    assert off_reason(Figures(served)).startswith("LM Studio has not reported")
+    assert off_reason(Figures(stats(speculation_off_reason="switched off"))).startswith("spec")
 
 
 def test_a_slow_answer_is_called_slow() -> None:

@@ -60,7 +60,9 @@ def off_reason(figures: Figures) -> str:
     if not is_plain:
         return ""
     words = verdict(figures).removesuffix(".").removeprefix("Plain speed: ")
-    return words[0].lower() + words[1:]
+    server = harmless(figures.statistics.served_by)
+    is_name = bool(server) and words.startswith(server)
+    return words if is_name else words[0].lower() + words[1:]
 
 
 def why(figures: Figures) -> str:
