@@ -17,8 +17,8 @@ from specchat.bench import race_picture
 from specchat.bench.race_record import Race
 from specchat.chat.store import Store
 from specchat.decoding.replay import Replay
-from specchat.settings.sources import read_settings
 from specchat.tui.app import ChatApp
+from specchat.tui.controllers import race_offer as race_offer_module
 from specchat.tui.controllers.pulls import Pull, PullState
 from specchat.tui.controllers.races import Races
 from specchat.tui.screens.dialogs import LineScreen
@@ -238,9 +238,9 @@ OFFER = "Faster with drafts: F7 races this answer with and without · Ctrl+O: hi
 
 
 @pytest.fixture
-def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep in a file of the test's own that the offer has been made."""
-    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setattr(race_offer_module, "offers_path", lambda: tmp_path / "offers.json")
 
 
 def race_offer(app: ChatApp) -> str:
@@ -249,7 +249,7 @@ def race_offer(app: ChatApp) -> str:
     return str(line.render()) if line.display else ""
 
 
-@pytest.mark.usefixtures("short_races", "own_settings")
+@pytest.mark.usefixtures("short_races", "own_offers")
 async def test_the_first_faster_answer_offers_its_race_once() -> None:
     """A click takes the offer, and no later answer makes it again, even in another session."""
     script = Script([LONG])
@@ -264,14 +264,14 @@ async def test_the_first_faster_answer_offers_its_race_once() -> None:
         assert race_offer(app) == ""
         await say(pilot, "Another one?")
         assert race_offer(app) == ""
-    app = chat(script, offers_race=read_settings()["screen.offer_race"])
+    app = chat(script, offers_race=True)
     async with app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "A third one?")
         assert app.answers.figures.tone == "good"
         assert race_offer(app) == ""
 
 
-@pytest.mark.usefixtures("short_races", "own_settings")
+@pytest.mark.usefixtures("short_races", "own_offers")
 async def test_the_offer_names_living_keys_and_is_hidden() -> None:
     """It goes with its answer too, and comes back with it."""
     app = chat(Script([LONG]), offers_race=True, keys={"compare": "ctrl+b", "hide": "f12"})
@@ -288,7 +288,7 @@ async def test_the_offer_names_living_keys_and_is_hidden() -> None:
         await until(pilot, lambda: race_offer(app) == "")
 
 
-@pytest.mark.usefixtures("short_races", "own_settings")
+@pytest.mark.usefixtures("short_races", "own_offers")
 @pytest.mark.parametrize("script", [Script(["No."]), Script([LONG], num_drafted=0)])
 async def test_an_answer_that_is_not_faster_offers_nothing(script: Script) -> None:
     """Without drafts, or where nothing can be told."""
@@ -299,7 +299,7 @@ async def test_an_answer_that_is_not_faster_offers_nothing(script: Script) -> No
         assert race_offer(app) == ""
 
 
-@pytest.mark.usefixtures("short_races", "own_settings")
+@pytest.mark.usefixtures("short_races", "own_offers")
 async def test_an_answer_elsewhere_offers_no_race(tmp_path: Path) -> None:
     """Nor does it make the one on the screen an offer, which ended long ago."""
     path = tmp_path / "history.db"
@@ -320,7 +320,7 @@ async def test_an_answer_elsewhere_offers_no_race(tmp_path: Path) -> None:
         assert race_offer(app) == ""
 
 
-@pytest.mark.usefixtures("short_races", "own_settings")
+@pytest.mark.usefixtures("short_races", "own_offers")
 async def test_an_answer_that_cannot_be_raced_does_not_take_the_offer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -339,7 +339,7 @@ async def test_an_answer_that_cannot_be_raced_does_not_take_the_offer(
         del app.pulls.running["qwen"]
 
 
-@pytest.mark.usefixtures("short_races", "own_settings")
+@pytest.mark.usefixtures("short_races", "own_offers")
 async def test_a_race_replaces_the_estimate_of_the_pair(tmp_path: Path) -> None:
     """F8 sums up what was measured of the answer, as all other screens show it."""
     app = chat(Script([LONG]), tmp_path / "history.db")
