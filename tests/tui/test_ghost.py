@@ -172,8 +172,12 @@ def test_late_verdicts_show_a_slow_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     very = 2 * ghosts.LATE
     assert all(map(draft, [very, very, 0.0, very, very, very]))
     assert not draft(0.0)
+    assert each.stands_until == 0.0  # newer text waits for nothing
     each.toggle()
-    assert view.notices == ["Ghost drafts are on; the setting screen.ghost keeps that."]
+    assert view.notices == [
+        "Ghost drafts are off: this terminal draws them too late.",
+        "Ghost drafts are on; the setting screen.ghost keeps that.",
+    ]
     assert all(map(draft, [very, very, 0.0]))
 
 

@@ -37,6 +37,7 @@ class Ghosts:
     def turn(self, *, is_on: bool) -> None:
         """Turn drafts ahead of the text on or off, until the chat ends or the terminal is slow."""
         self._is_on, self._num_late = is_on, 0
+        self.stands_until = 0.0
 
     def toggle(self) -> None:
         """Turn them on if they are off, and say so."""
@@ -62,6 +63,7 @@ class Ghosts:
         self._num_late = self._num_late + 1 if monotonic() - due > LATE else 0
         if self._num_late >= MAX_LATE:
             self.turn(is_on=False)
+            self._view.notify("Ghost drafts are off: this terminal draws them too late.")
         if _is_last(step, writing):
             writing.show(after_verdict(step))
             self._view.later(LINGER, partial(self._clear, writing, step))
