@@ -142,10 +142,10 @@ async def test_a_click_on_the_strips_advice_does_not_open_the_panel_too() -> Non
         await slow_answer(pilot)
         strip = app.query_one(Strip)
         await until(pilot, lambda: "Ctrl+L" in str(strip.content))
-        await pilot.click(Strip, offset=(str(strip.content).index("Ctrl+L") + 1, 0))
+        await pilot.click(Strip, offset=(str(strip.content).index("Ctrl+L") + 2, 0))
         await until(pilot, lambda: app.pair_controller.pair == OTHER)
         assert not app.query_one(Panel).display
-        await pilot.click(Strip, offset=(1, 0))
+        await pilot.click(Strip, offset=(2, 0))
         await until(pilot, lambda: app.query_one(Panel).display)
 
 
