@@ -29,7 +29,7 @@ from specchat.catalogue.local_models import (
     model_at,
     models_in,
 )
-from specchat.catalogue.model_names import model_words
+from specchat.catalogue.model_names import are_trained_alike, model_words
 from specchat.errors import SpecchatError
 from specchat.gguf.common_vocabulary import common_vocabulary
 from specchat.gguf.model_files import read_pair
@@ -105,9 +105,11 @@ def find_drafts(target: Path) -> Drafts:
     if own is None:
         return Drafts()
     beside = models_in(target.absolute().parent, with_heads=True)
-    local = find_local_models(with_heads=True)
-    models = {model.path.resolve(): model for model in (*local, *beside)}
+    local = {model.path.resolve(): model for model in find_local_models(with_heads=True)}
+    models = {**local, **{model.path.resolve(): model for model in beside}}
     models.pop(target.resolve(), None)
+    if twin := local.get(target.resolve()):
+        own = replace(own, name=twin.name)  # with its repository, or Ollama's name
     with HeaderCache() as cache:
         search = _Search(own, cache)
         models |= {model.path.resolve(): model for model in search.shipped()}
@@ -236,8 +238,10 @@ class _Search:
         is_beside, is_paired = self._is_beside(model), self._is_paired(model)
         names = _file_name(model), self._cache.of(model.path).name
         is_known = is_paired or any(_is_file(head, model) for head in self._known_heads)
-        is_named = is_known or self._is_kin(next(filter(model_words, names), ""))
-        if not (is_beside or is_named):
+        is_alike = is_known or are_trained_alike((model.name, names[1]), self._names)
+        name = next(filter(model_words, names), "")
+        is_named = is_known or (is_alike and self._has_words_of(name))
+        if not (is_named or (is_beside and is_alike)):
             return OTHER_MODEL
         if reason := self._why_unfit(model, is_head=True):
             return reason
@@ -266,6 +270,10 @@ class _Search:
         return len(folders) == 1 and model.tool != "Ollama"
 
     def _is_kin(self, name: str) -> bool:
+        """Return True if a name is that of a model like the target, and trained as it is."""
+        return self._has_words_of(name) and are_trained_alike([name], self._names)
+
+    def _has_words_of(self, name: str) -> bool:
         """Return True if the words of a name are among the target's: its family and its size."""
         words = model_words(name)
         return any(map(str.isalpha, words)) and words <= self._words
@@ -326,8 +334,13 @@ class _Search:
         return FAMILY * is_kin + NAMES * shared
 
     @cached_property
+    def _names(self) -> tuple[str, ...]:
+        """The target's names: in its file, that of its file, and that with its repository."""
+        return self._facts.name, self._target.path.name, self._target.name
+
+    @cached_property
     def _words(self) -> frozenset[str]:
-        return model_words(self._facts.name, self._target.path.name, self._target.name)
+        return model_words(*self._names)
 
     @cached_property
     def _family(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from time import monotonic
 
 from specchat.catalogue.draft_offers import MOST_CANDIDATES, SEARCH_SECONDS
 from specchat.catalogue.known_heads import known_heads
-from specchat.catalogue.model_names import model_words
+from specchat.catalogue.model_names import are_trained_alike, model_words
 from specchat.catalogue.repository_models import heads_of
 from specchat.errors import SpecchatError
 from specchat.gguf.draft_kinds import kind_of
@@ -68,11 +68,13 @@ def _candidates(target: Reference, header: Header) -> Iterator[tuple[Reference, 
 
     These name their model's size and version as the target does, if they do.
     """
-    words = model_words(header.name, target.name, target.repository.partition("/")[2])
+    names = header.name, target.name, target.repository.partition("/")[2]
+    words = model_words(*names)
     repository = HubName(target.repository, revision=target.revision)
     for head in heads_of(repository, files_soon(target.repository, target.revision)):
-        named = model_words(head.reference.name)
-        if {word for word in named if not word.isalpha()} <= words:
+        name = head.reference.name
+        is_named = {word for word in model_words(name) if not word.isalpha()} <= words
+        if is_named and are_trained_alike([name], names):
             yield head.reference, "from the same repository"
     for known in known_heads(header.name, target.name):
         if known.reference.repository != target.repository:

@@ -7,7 +7,7 @@ from specchat.catalogue.catalogue_file import read_catalogue
 from specchat.catalogue.entry import HEAD_KINDS, KnownHead
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.local_models import find_local_models, models_in
-from specchat.catalogue.model_names import model_title, model_words
+from specchat.catalogue.model_names import are_trained_alike, model_title, model_words
 from specchat.hub.cache import find_present
 from specchat.hub.references import Reference
 
@@ -25,12 +25,16 @@ def all_known_heads() -> list[KnownHead]:
 
 
 def known_heads(*names: str) -> list[KnownHead]:
-    """Return the published heads for the model with one of these names, in any quantization.
+    """Return the published heads for the model with these names, in any quantization.
 
     A name without a number, such as "target", is none by which a model is known.
     """
     wanted = [words for name in names if not all(map(str.isalpha, words := model_words(name)))]
-    return [head for head in all_known_heads() if model_words(head.model) in wanted]
+    return [
+        head
+        for head in all_known_heads()
+        if model_words(head.model) in wanted and are_trained_alike([head.model], names)
+    ]
 
 
 def missing_head(target: Path, cache: HeaderCache) -> KnownHead | None:
@@ -54,6 +58,7 @@ def _has_head(names: Sequence[str], folder: Path, cache: HeaderCache) -> bool:
     for model in files:
         words = model_words(model.name.rpartition("/")[2])
         is_named = words in wanted or (not words and model.path.parent == folder)
-        if is_named and cache.of(model.path).is_head:
+        is_head = is_named and (facts := cache.of(model.path)).is_head
+        if is_head and are_trained_alike((model.name, facts.name), names):
             return True
     return False

@@ -1,6 +1,7 @@
 """Reads the name of a model's file: the model, its family, and its quantization."""
 
 import re
+from collections.abc import Collection
 
 from specchat.gguf.draft_kinds import words_of_heads
 
@@ -14,13 +15,17 @@ PART = re.compile(r"-\d{5}-of-\d{5}$")
 WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?[bm]?")
 OF_DRAFTS = re.compile(r"speculator|draft(?:er)?|(?<=[-_.])b(?:lock)?-?\d+(?=[-_.]|$)")
 """The words in the name of any draft that are not its target's, such as the size of its blocks."""
+INSTRUCT_WORDS = ("instruct", "it", "chat")
 COMMON_WORDS = frozenset(
     {
-        *("gguf", "ggml", "of", "latest", "head", "only", "instruct", "it", "chat"),
+        *("gguf", "ggml", "of", "latest", "head", "only", *INSTRUCT_WORDS),
         *("qat", "ud", "xl", "meta", "google", "specforge"),
     }
 )
 """Words that two files of one model need not share."""
+INSTRUCT = re.compile(rf"(?<![a-z])(?:{'|'.join(INSTRUCT_WORDS)})(?![a-z])")
+BASE = re.compile(r"(?<![a-z])(?:base|pt|pretrain(?:ed)?)(?![a-z]|-br)|:\d[\w.]*-text(?![a-z])")
+"""Words of models that only continue texts; the last is Ollama's, "8b-text"."""
 
 
 def model_title(name: str) -> str:
@@ -60,6 +65,36 @@ def model_words(*names: str) -> frozenset[str]:
             text = pattern.sub("", text)
         words |= set(WORD.findall(text))
     return frozenset(words - COMMON_WORDS)
+
+
+def are_trained_alike(head: Collection[str], target: Collection[str]) -> bool:
+    """Return False if one of them is for a base model, and the other for one trained to answer.
+
+    Both are given by all their names; that of a repository counts, that of its owner does not.
+    Families mark either their base models or the others. So a name without a mark says nothing of a
+    head, but of a target: beside one marked as base it is trained, and it is a base model beside
+    one marked as trained, unless it has more words, as a fine-tuned version has.
+    """
+    of_head, of_target = trainings = _training(head), _training(target)
+    if "both" in trainings:
+        return True
+    if "base" in trainings:
+        return of_head == of_target
+    if of_head == "instruct" and not of_target:
+        words, wanted = (
+            [model_words(name.rpartition("/")[2]) for name in names] for names in (head, target)
+        )
+        return not any(each in wanted for each in words if each)
+    return True
+
+
+def _training(names: Collection[str]) -> str:
+    """Return what names say of a model's training: "base", "instruct", "both", or nothing."""
+    text = "\n".join(re.sub(r"^[^/]*/", "", name.lower()) for name in names)
+    is_base, is_instruct = bool(BASE.search(text)), bool(INSTRUCT.search(text))
+    if is_base and is_instruct:
+        return "both"
+    return "base" if is_base else "instruct" if is_instruct else ""
 
 
 def _stem(name: str) -> str:

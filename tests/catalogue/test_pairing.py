@@ -18,6 +18,7 @@ from scripts.support.tiny_gguf import write_model, write_with_head
 from scripts.support.tiny_gguf.vocabulary import Vocabulary
 from specchat.catalogue.draft_choice import Drafts, find_drafts
 from specchat.catalogue.header_cache import HeaderCache, header_cache_path
+from specchat.catalogue.known_heads import known_heads
 from specchat.catalogue.pairs import save_pair
 from specchat.gguf.origin import DraftOrigin, fingerprints
 from specchat.gguf.reader import read_header
@@ -374,6 +375,46 @@ def test_a_head_of_another_program_is_found_by_the_models_name(home: Path, tmp_p
         assert found.best.model.path == path
         assert [reason for _, reason in found.unfit] == ["a prediction head for another model"] * 2
         path.unlink()
+
+
+def test_a_base_model_takes_no_head_of_its_instruct_model(home: Path, tmp_path: Path) -> None:
+    """Neither from another folder nor from its own, whichever of the two has a mark."""
+    content = write_with_head(tmp_path / "any.gguf", part="head").read_bytes()
+    studio = home / ".lmstudio/models/a"
+    for head, base, others in (
+        ("mtp-Tall-8B-it", "Tall-8B", ("Tall-8B-it-qat", "My-Tall-8B-tuned")),
+        ("mtp-Tall-8B", "Tall-8B-Base", ("Tall-8B-Instruct", "Tall-8B")),
+    ):
+        folder = tmp_path / head
+        folder.mkdir()
+        targets = {
+            name: write_with_head(folder / f"{name}.gguf", part="trunk") for name in (base, *others)
+        }
+        for path in (studio / f"heads/{head}.gguf", folder / f"{head}.gguf"):
+            put(path, content)
+            taken = {name for name, target in targets.items() if find_drafts(target).best}
+            assert taken == set(others)
+            path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("published", "base"),
+    [
+        ("gemma-4-12B-it-qat-Q4_0", "gemma-4-12B-Q4_0"),
+        ("gemma-4-E2B-it-Q8_0", "gemma-4-E2B-pt-Q8_0"),
+        ("Qwen3-4B-Q4_K_M", "Qwen3-4B-Base-Q4_K_M"),
+        ("Qwen3-Coder-30B-A3B-Instruct-Q4_0", "Qwen3-Coder-30B-A3B-Base"),
+        ("Qwen3.8-27B-UD-Q4_K_XL", "Qwen3.8-27B-Base-Q4_K_M"),
+        ("LFM2.5-2.6B-Q4_K_M", "LFM2.5-2.6B-Base-Q4_K_M"),
+    ],
+)
+def test_a_published_head_is_not_known_for_the_base_model(published: str, base: str) -> None:
+    """Not even if one of its names lacks the mark."""
+    name = published.rpartition("-")[0]
+    assert known_heads(f"{published}.gguf", name)
+    assert not known_heads(f"{base}.gguf", base)
+    if "Base" in base:
+        assert not known_heads(f"{base}.gguf", name.replace("-Instruct", ""))
 
 
 def test_a_derived_head_is_taken_for_its_model_and_for_models_like_it(tmp_path: Path) -> None:

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from specchat.catalogue import recent_pairs as recent
-from specchat.catalogue.model_names import model_title, model_words, quantisation_in
+from specchat.catalogue.model_names import (
+    are_trained_alike,
+    model_title,
+    model_words,
+    quantisation_in,
+)
 from specchat.catalogue.recent_pairs import recent_pairs, recent_pairs_path, remember_pair
 from tables import table
 
@@ -92,3 +97,38 @@ def test_a_published_head_is_named_after_its_target(head: str, target: str) -> N
     size = next(word for word in model_words(target) if word.endswith("b"))
     newer = target.lower().replace(size, f"{size}-2507")
     assert model_words(newer) == {*model_words(target), "2507"}
+
+
+@table(
+    ("head", "target", "is_alike"),
+    [
+        ("Qwen3-8B-DFlash-b16.gguf", "Qwen3-8B-Q4_K_M.gguf", True),
+        ("Qwen3-8B-DFlash-b16.gguf", "Qwen3-8B-Base-Q4_K_M.gguf", False),
+        ("Qwen3-Coder-30B-A3B-DFlash.gguf", "Qwen3-Coder-30B-A3B-Instruct-Q4_K_M.gguf", True),
+        ("LFM2.5-2.6B-DSpark-Q8_0.gguf", "LFM2.5-2.6B-Base-Q8_0.gguf", False),
+        ("EAGLE3-LLaMA3.1-Instruct-8B.gguf", "Llama-3.1-8B-Q4_K_M.gguf", False),
+        ("EAGLE3-LLaMA3.1-Instruct-8B.gguf", "Meta-Llama-3.1-8B-Instruct-Q8_0.gguf", True),
+        ("EAGLE3-LLaMA3.1-Instruct-8B.gguf", "Hermes-3-Llama-3.1-8B-Q8_0.gguf", True),
+        ("EAGLE3-LLaMA3.1-Instruct-8B.gguf", "library/llama3.1:8b-instruct-q4_0", True),
+        ("EAGLE3-LLaMA3.1-Instruct-8B.gguf", "library/llama3.1:8b-text-q4_0", False),
+        ("mtp-gemma-4-12B-it.gguf", "gemma-4-12B-Q4_K_M.gguf", False),
+        ("mtp-gemma-4-12B-it.gguf", "gemma-4-12B-pt-Q4_K_M.gguf", False),
+        ("mtp-gemma-4-12B-it.gguf", "gemma-4-12B-it-qat-UD-Q4_K_XL.gguf", True),
+        ("mtp-gemma-4-12B-it.gguf", "gemma-4-12B-it-pt-br.gguf", True),
+        ("mtp-gemma-4-12B-it.gguf", "org/gemma-4-12B-it-GGUF/gemma-4-12B.gguf", True),
+        ("mtp-GLM-4.5-Air-Base.gguf", "GLM-4.5-Air-Q4_K_M.gguf", False),
+        ("mtp-GLM-4.5-Air-Base.gguf", "GLM-4.5-Air-Base-Q4_K_M.gguf", True),
+        ("base/GLM-4.5-Air-GGUF/mtp-GLM-4.5-Air.gguf", "GLM-4.5-Air-Q4_K_M.gguf", True),
+        ("org/GLM-4.5-Air-Base-GGUF/mtp-GLM-4.5-Air.gguf", "GLM-4.5-Air.gguf", False),
+        ("SmolLM2-135M-Instruct-eagle3.gguf", "SmolLM2-135M-Q4_1.gguf", False),
+        ("SmolLM2-135M-Instruct-eagle3.gguf", "Qwen3-8B-Base-Chat-Q4_1.gguf", True),
+    ],
+)
+def test_a_head_of_a_trained_model_is_not_one_for_its_base_model(
+    head: str, target: str, *, is_alike: bool
+) -> None:
+    """Nor the other way; a fine-tuned version is another model's kin, a requantized one the same.
+
+    A name that has the words of both says neither.
+    """
+    assert are_trained_alike([head], [target]) is is_alike
