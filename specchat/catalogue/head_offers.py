@@ -17,7 +17,6 @@ from specchat.catalogue.repository_models import heads_of
 from specchat.errors import SpecchatError
 from specchat.gguf.draft_kinds import kind_of
 from specchat.gguf.header import Header
-from specchat.gguf.model_files import read_pair
 from specchat.gguf.reader import read_header
 from specchat.hub.listing import files_soon
 from specchat.hub.names import HubName
@@ -25,7 +24,7 @@ from specchat.hub.references import Reference
 from specchat.hub.remote_header import header_file
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Machine
-from specchat.planning.forecast import head_cost
+from specchat.planning.forecast import foresee
 from specchat.wording import size_text
 
 
@@ -42,20 +41,22 @@ class HeadOffer:
     others: tuple[Reference, ...] = ()
 
 
-def offer_head(path: Path, target: Reference, machine: Machine) -> HeadOffer | None:
+def offer_head(
+    path: Path, target: Reference, machine: Machine, options: LoadOptions
+) -> HeadOffer | None:
     """Return the head on the hub for a target that was pulled to a path, None if none is found.
 
-    A hub that cannot be asked offers none.
+    The options are those that the pair will be loaded with. A hub that cannot be asked offers none.
     """
     deadline = monotonic() + SEARCH_SECONDS
     with suppress(SpecchatError, OSError):
         candidates = list(_candidates(target, read_header(path)))
         for candidate, source in islice(candidates, MOST_CANDIDATES):
             with suppress(SpecchatError), header_file(candidate, deadline) as head_path:
-                _, head = read_pair(path, head_path)
-                if head is None or not kind_of(head).is_head:
+                forecast = foresee(path, head_path, options, machine)
+                if forecast.draft is None or not kind_of(forecast.draft).is_head:
                     continue
-                cost = head_cost(path, head_path, LoadOptions(), machine)
+                cost = forecast.head
                 facts = [source, size_text(head_path.stat().st_size), *filter(None, [cost])]
                 others = tuple([other for other, _ in candidates if other != candidate])
                 has_room = cost is not None and cost.num_bytes > 0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from specchat.catalogue.entry import Entry
+from specchat.catalogue.entry import Entry, KnownHead
 from specchat.catalogue.fit import memory_of_entry
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.known_speed import KnownSpeed, known_speed
@@ -13,7 +13,7 @@ from specchat.errors import SpecchatError
 from specchat.gguf.draft_kinds import kind_of
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import find_machine
-from specchat.planning.forecast import UNKNOWN, Forecast, Room, foresee, free_rooms, head_cost
+from specchat.planning.forecast import UNKNOWN, Forecast, HeadCost, Room, foresee, free_rooms
 from specchat.wording import short_size
 
 LOOKUP = "lookup in the text"
@@ -89,14 +89,13 @@ def outlook_of_files(
     try:
         machine = find_machine(options.workers)
         forecast = foresee(target, draft, options, machine, held_bytes)
-        cost = head_cost(target, draft, options, machine, held_bytes)
     except SpecchatError as error:
         return Outlook(target=target.name, fits=False, notice=str(error))
     on_gpus = "GPU and worker memory" if options.workers else "GPU memory"
     from specchat.catalogue.known_heads import missing_head  # loads msgspec
 
     with HeaderCache() as cache:
-        missing = None if cost else missing_head(target, cache)
+        missing = None if forecast.head else missing_head(target, cache)
     rooms = ((on_gpus, forecast.gpus), ("memory", forecast.host))
     return Outlook(
         target=target.name,
@@ -106,9 +105,16 @@ def outlook_of_files(
         memory=" and ".join(_room_text(room, name) for name, room in rooms if room),
         fits=forecast.fits,
         speed=_speed_text(known_speed(machine, forecast.target, draft)),
-        head=f"lacks its head, {missing.offer}" if missing else f"the head {cost}" if cost else "",
+        head=_head_text(forecast.head, missing),
         notice="; ".join(filter(None, (forecast.placement, forecast.notice))),
     )
+
+
+def _head_text(head: HeadCost | None, missing: KnownHead | None) -> str:
+    """Return what a target's prediction head takes, or how to get the one that it lacks."""
+    if missing:
+        return f"lacks its head, {missing.offer}"
+    return f"the head {head}" if head else ""
 
 
 def _speed_text(speed: KnownSpeed) -> str:

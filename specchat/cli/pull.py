@@ -36,7 +36,7 @@ from specchat.hub.references import Reference
 from specchat.hub.tally import Tally
 from specchat.hub.transfer import DownloadCallback, DownloadProgress
 from specchat.llama.child_process import ask_for_build
-from specchat.options.declarations import NO_DRAFT
+from specchat.options.declarations import NO_DRAFT, LoadOptions
 from specchat.planning.device import Machine, find_machine, gpus_of, keep_gpus
 from specchat.safe_text import in_one_line
 from specchat.wording import size_text
@@ -112,7 +112,8 @@ def _pull(arguments: argparse.Namespace) -> int:
             return DONE
         named = [target.name, *named]
     elif not is_pair and len(references) == 1 and not is_installed and not is_alone:
-        draft = _draft_for(paths[0], references[0], machine)
+        options = LoadOptions(**arguments.settings.values(LoadOptions))
+        draft = _draft_for(paths[0], references[0], machine, options)
         named += [_short_name(*draft)] if draft else []
     flags = ["--pair"] if is_pair else ["--target", "--draft"]
     words = [word for option in zip(flags, named, strict=False) for word in option]
@@ -152,7 +153,9 @@ def _is_head(path: Path) -> bool:
         return cache.of(path).is_head
 
 
-def _draft_for(path: Path, target: Reference, machine: Machine) -> tuple[Reference, Path] | None:
+def _draft_for(
+    path: Path, target: Reference, machine: Machine, options: LoadOptions
+) -> tuple[Reference, Path] | None:
     """Return the draft on the hub that suits a pulled target, downloaded.
 
     That is its prediction head or, if the user agrees, a draft model.
@@ -163,7 +166,7 @@ def _draft_for(path: Path, target: Reference, machine: Machine) -> tuple[Referen
     drafts = find_drafts(path)
     best = drafts.best
     has_head = bool(drafts.advice) or (best is not None and best.is_head)
-    if not (has_head or is_offline()) and (head := _head_for(path, target, machine)):
+    if not (has_head or is_offline()) and (head := _head_for(path, target, machine, options)):
         return head
     if best or drafts.advice:
         say(f"draft: {best.model.name} {best.why}" if best else f"no draft model: {drafts.advice}")
@@ -188,11 +191,13 @@ def _draft_for(path: Path, target: Reference, machine: Machine) -> tuple[Referen
     return _fetched_draft(offer.reference, command, "without a draft model")
 
 
-def _head_for(path: Path, target: Reference, machine: Machine) -> tuple[Reference, Path] | None:
+def _head_for(
+    path: Path, target: Reference, machine: Machine, options: LoadOptions
+) -> tuple[Reference, Path] | None:
     """Return the prediction head on the hub for a pulled target, downloaded; None without one."""
     show_line("looking for a prediction head")
     try:
-        offer = offer_head(path, target, machine)
+        offer = offer_head(path, target, machine, options)
     finally:
         show_line()
     if offer is None:

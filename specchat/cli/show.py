@@ -1,8 +1,9 @@
 """`specchat show`: the facts about a pair, a file or a local model."""
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.catalogue.pairs import file_of
 from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
+from specchat.errors import InvalidOption
 from specchat.formats.families import format_of
 from specchat.gguf.draft_kinds import KINDS, has_head, kind_of, kind_of_file, why_no_head
 from specchat.gguf.header import Header, LongArray, Value
@@ -37,7 +39,7 @@ from specchat.hub.references import Reference
 from specchat.options.declarations import LoadOptions, think_values
 from specchat.passes.learned_cache import LearnedCache
 from specchat.planning.device import Machine, find_machine
-from specchat.planning.forecast import head_cost
+from specchat.planning.forecast import foresee
 from specchat.planning.model_layout import layout_of
 from specchat.planning.notices import notices_of_file
 from specchat.planning.planner import why_chains
@@ -57,12 +59,11 @@ MAX_ARRAY_LENGTH = 20
 def run(arguments: argparse.Namespace) -> None:
     """Print the facts as lines, or as one JSON object."""
     entry = read_catalogue().entries.get(arguments.name)
-    workers: Sequence[str] = arguments.settings["model.workers"]
-    cache_ram: int | None = arguments.settings["model.cache_ram"]
+    options = LoadOptions(**arguments.settings.values(LoadOptions))
     if entry:
-        about = _about_pair(entry, workers, cache_ram)
+        about = _about_pair(entry, replace(options, workers=entry.workers or options.workers))
     else:
-        about = _about_file(file_of(arguments.name), workers, cache_ram)
+        about = _about_file(file_of(arguments.name), options)
     facts = _pair_lines(about) if entry else _file_lines(about)
     lines = [
         f"{name:<12} {line}".rstrip()
@@ -73,11 +74,11 @@ def run(arguments: argparse.Namespace) -> None:
     print_result(arguments, about, lines)
 
 
-def _about_pair(entry: Entry, workers: Sequence[str], cache_ram: int | None) -> dict[str, Any]:
+def _about_pair(entry: Entry, options: LoadOptions) -> dict[str, Any]:
     paths = entry.paths
     installed = [path for path in paths if path]
     memory = memory_of(*installed) if installed == paths else memory_of_entry(entry)
-    machine = find_machine(entry.workers or workers)
+    machine = find_machine(options.workers)
     models: dict[str, Any] = {}
     for role, file, path in zip(("target", "draft"), entry.files, paths, strict=False):
         wheel = file.wheel if isinstance(file, Reference) else None
@@ -95,28 +96,28 @@ def _about_pair(entry: Entry, workers: Sequence[str], cache_ram: int | None) -> 
         "sampling": dict(entry.sampling),
         "memory": [_about_memory(figure, machine) for figure in memory],
         "workers": list(entry.workers),
-        "chains_reason": _why_chains(*installed) if is_here else None,
-        "states": _about_states(machine, cache_ram, *installed) if is_here else None,
+        "chains_reason": _why_chains(options, *installed) if is_here else None,
+        "states": _about_states(machine, options, *installed) if is_here else None,
         "passes": _about_speed(machine, *installed) if is_here else None,
         **(_about_exactness(paths[0]) if paths[0] else {"exact": {}, "exact_cost": {}}),
-        **(_about_head(machine, entry.workers or workers, *installed) if is_here else NO_HEAD),
+        **(_about_head(machine, options, *installed) if is_here else NO_HEAD),
         **models,
     }
 
 
-def _about_file(path: Path, workers: Sequence[str], cache_ram: int | None) -> dict[str, Any]:
+def _about_file(path: Path, options: LoadOptions) -> dict[str, Any]:
     drafts, about = find_drafts(path), _about_model(read_header(path))
-    machine = find_machine(workers)
+    machine = find_machine(options.workers)
     memory = memory_of(path) if about["generates_text"] else []
     best = [drafts.best.model.path] if drafts.best else []
     return {
         **about,
         "memory": [_about_memory(figure, machine) for figure in memory],
-        "chains_reason": _why_chains(path) if about["generates_text"] else None,
-        "states": _about_states(machine, cache_ram, path) if about["generates_text"] else None,
+        "chains_reason": _why_chains(options, path) if about["generates_text"] else None,
+        "states": _about_states(machine, options, path) if about["generates_text"] else None,
         "passes": _about_speed(machine, path) if about["generates_text"] else None,
         **_about_exactness(path),
-        **(_about_head(machine, workers, path, *best) if about["generates_text"] else NO_HEAD),
+        **(_about_head(machine, options, path, *best) if about["generates_text"] else NO_HEAD),
         "drafts": {
             "advice": drafts.advice,
             "fitting": [
@@ -128,22 +129,24 @@ def _about_file(path: Path, workers: Sequence[str], cache_ram: int | None) -> di
     }
 
 
-def _why_chains(target: Path, draft: Path | None = None) -> str | None:
+def _why_chains(options: LoadOptions, target: Path, draft: Path | None = None) -> str | None:
     """Return why drafts for a target are chains, by the headers alone; None if they may be trees.
 
     Raises as `read_pair` does.
     """
     header, of_draft = read_pair(target, draft)
-    return why_chains(layout_of(header), kind_of(of_draft) if of_draft else None, LoadOptions())
+    return why_chains(layout_of(header), kind_of(of_draft) if of_draft else None, options)
 
 
 def _about_head(
-    machine: Machine, workers: Sequence[str], target: Path, draft: Path | None = None
+    machine: Machine, options: LoadOptions, target: Path, draft: Path | None = None
 ) -> dict[str, Any]:
     """Return what a target's prediction head costs here, and the published one that it lacks."""
     with HeaderCache() as cache:
         head = missing_head(target, cache)
-    cost = head_cost(target, draft, LoadOptions(workers=tuple(workers)), machine)
+    cost = None
+    with suppress(InvalidOption):  # loading reports an option that the model cannot have
+        cost = foresee(target, draft, options, machine).head
     return {
         "head_cost": {**asdict(cost), "words": str(cost)} if cost else None,
         "missing_head": {**head.facts, "offer": head.offer} if head else None,
@@ -164,10 +167,10 @@ def _about_memory(memory: Memory, machine: Machine) -> dict[str, Any]:
 
 
 def _about_states(
-    machine: Machine, cache_ram: int | None, target: Path, draft: Path | None = None
+    machine: Machine, options: LoadOptions, target: Path, draft: Path | None = None
 ) -> dict[str, int] | None:
     """Return the states to go back in a text: the bytes of one, and how many are kept."""
-    states = states_of(target, draft, room_for_copies(cache_ram, machine.free or 0))
+    states = states_of(target, draft, room_for_copies(options.cache_ram, machine.free or 0))
     return {"bytes": states.num_bytes, "kept": states.num_kept} if states else None
 
 

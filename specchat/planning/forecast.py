@@ -30,31 +30,6 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
-    """The context and the memory that a pair will get.
-
-    `gpus` is None if no layer goes onto a GPU. Unless it `fits`, `host` is what the pair would need
-    in all. `placement` says what is where if parts of layers on GPUs are on the host. `notice` says
-    what is given up for memory, None for nothing. `draft` is the header of the draft model or head,
-    None without one.
-    """
-
-    target: Header
-    draft: Header | None
-    ctx: int
-    host: Room
-    gpus: Room | None = None
-    fits: bool = True
-    notice: str | None = None
-    placement: str = ""
-
-    @property
-    def reads_disk(self) -> bool:
-        """Whether it does not fit, and yet loads: its weights are read again for each token."""
-        return not self.fits and self.notice is not None
-
-
-@dataclass(frozen=True, slots=True)
 class HeadCost:
     """What a prediction head takes beside its target: bytes, 0 if it is left out for memory.
 
@@ -78,6 +53,32 @@ class HeadCost:
         return text + shorter * (self.ctx < self.longest_ctx)
 
 
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The context and the memory that a pair will get.
+
+    `gpus` is None if no layer goes onto a GPU. Unless it `fits`, `host` is what the pair would need
+    in all. `placement` says what is where if parts of layers on GPUs are on the host. `notice` says
+    what is given up for memory, None for nothing. `draft` is the header of the draft model or head,
+    None without one. `head` is what a head takes, None for a target that does not load.
+    """
+
+    target: Header
+    draft: Header | None
+    ctx: int
+    host: Room
+    gpus: Room | None = None
+    fits: bool = True
+    notice: str | None = None
+    placement: str = ""
+    head: HeadCost | None = None
+
+    @property
+    def reads_disk(self) -> bool:
+        """Whether it does not fit, and yet loads: its weights are read again for each token."""
+        return not self.fits and self.notice is not None
+
+
 def foresee(
     target: Path, draft: Path | None, options: LoadOptions, machine: Machine, held: int = 0
 ) -> Forecast:
@@ -89,35 +90,26 @@ def foresee(
     headers = model, of_draft = read_pair(target, draft, with_head=options.head)
     sizes, draft_sizes = Sizes(model), Sizes(of_draft) if of_draft else None
     devices = devices_of(machine, held)
+    planner = planner_here(sizes, draft_sizes, devices, options)
+    plan: Plan | None = None
+    head: HeadCost | None = None
     try:
-        plan = planner_here(sizes, draft_sizes, devices, options).first()
+        plan = planner.first()
+        if of_draft and kind_of(of_draft).is_head:
+            alone = planner_here(sizes, None, devices, options).first()
+            head = _head_cost(planner, plan, alone)
     except ModelWontLoad:
-        plan = None
+        pass
     if plan is not None and not _reads_disk(plan, devices[HOST]):
-        return _planned(headers, plan, devices)
+        return _planned(headers, plan, devices, head)
     whole = Planner(sizes, draft_sizes, (), options).first()
     needed = Room(sum(need.total for need in whole.needs), free_rooms(machine, held)[1])
-    notice = plan.notice if plan else None
-    return Forecast(*headers, plan.ctx if plan else whole.ctx, needed, fits=False, notice=notice)
+    ctx, notice = (plan.ctx, plan.notice) if plan is not None else (whole.ctx, None)
+    return Forecast(*headers, ctx, needed, fits=False, notice=notice, head=head)
 
 
-def head_cost(
-    target: Path, head: Path | None, options: LoadOptions, machine: Machine, held: int = 0
-) -> HeadCost | None:
-    """Return what a prediction head takes on a machine beside its target.
-
-    Returns None without a head, and for a target that does not fit. `head` and `held` are as
-    `foresee` takes them, which says what is raised.
-    """
-    model, draft = read_pair(target, head, with_head=options.head)
-    if draft is None or not kind_of(draft).is_head:
-        return None
-    sizes, devices = Sizes(model), devices_of(machine, held)
-    planner = planner_here(sizes, Sizes(draft), devices, options)
-    try:
-        plan, alone = planner.first(), planner_here(sizes, None, devices, options).first()
-    except ModelWontLoad:
-        return None
+def _head_cost(planner: Planner, plan: Plan, alone: Plan) -> HeadCost:
+    """Return what a head takes, by the plan with it, and that for its target alone."""
     if plan.draft_gpu_layers is None:
         return HeadCost(0, "", alone.ctx, alone.ctx)
     device = ("GPU" if plan.draft_gpu_layers else "CPU") if plan.gpu_layers else ""
@@ -163,7 +155,9 @@ def _reads_disk(plan: Plan, host: Device) -> bool:
     return not plan.is_repacked and plan.needs[HOST].total > host.budget
 
 
-def _planned(headers: tuple[Header, Header | None], plan: Plan, devices: list[Device]) -> Forecast:
+def _planned(
+    headers: tuple[Header, Header | None], plan: Plan, devices: list[Device], head: HeadCost | None
+) -> Forecast:
     host, *gpus = plan.needs
     on_gpus = sum(need.total for need in gpus)
     room = Room(on_gpus, sum(device.budget for device in devices[1:])) if on_gpus else None
@@ -175,4 +169,5 @@ def _planned(headers: tuple[Header, Header | None], plan: Plan, devices: list[De
         room,
         notice=plan.notice,
         placement=placement,
+        head=head,
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.cli import main, pull
 from specchat.planning.device import Machine
-from specchat.planning.forecast import HeadCost
+from specchat.planning.forecast import Forecast, HeadCost, foresee
 
 REPO = "org/Tall-8B-GGUF"
 HEADS = "other/Tall-8B-MTP-ONLY-GGUF"
@@ -176,11 +178,18 @@ def test_a_head_without_room_beside_its_target_is_left_on_the_hub(
 ) -> None:
     """The message says so, and names the command that fetches it anyway."""
     hub.put(REPO, HEAD, part(tmp_path, "head"), commit="c" * 40)
-    monkeypatch.setattr(
-        head_offers, "head_cost", lambda *_: HeadCost(0, "", ctx=2048, longest_ctx=2048)
-    )
+    contexts = []
+
+    def without_room(*given: Any) -> Forecast:
+        contexts.append(given[2].ctx)
+        left_out = HeadCost(0, "", ctx=2048, longest_ctx=2048)
+        return replace(foresee(*given), head=left_out)
+
+    monkeypatch.setattr(head_offers, "foresee", without_room)
+    monkeypatch.setenv("SPECCHAT_CTX", "512")
     (target,), err = pulled(capsys, f"{REPO}:Q8_0")
 
     assert target.name == TARGET
     assert "is left out here: there is no memory for it beside the target)" in err
     assert f"`specchat pull {REPO}/{HEAD}` fetches it anyway" in err
+    assert contexts == [512]

@@ -11,6 +11,7 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import put, put_in_hub, put_in_ollama
+from scripts.support.tiny_gguf import write_with_head
 from scripts.support.tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
 from specchat.catalogue.catalogue_file import find_entry
 from specchat.cli import main
@@ -294,6 +295,44 @@ def test_the_draft_that_ships_with_smollm2_is_shown_alone_and_in_its_pair(
     assert "an EAGLE-3 draft" in alone
     assert not {"draft", "template"} & {line.split(" ")[0] for line in alone.splitlines()}
     assert re.match(r" +predicted 1\.\d\dx faster; made with ", made)
+
+
+def test_a_head_costs_what_the_settings_context_takes(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As its cache does."""
+    target = write_with_head(home / "tall.gguf", part="trunk")
+    write_with_head(home / "mtp-tall.gguf", part="head")
+    costs = []
+    for ctx in ("256", "2048"):
+        monkeypatch.setenv("SPECCHAT_CTX", ctx)
+        costs.append(shown(capsys, target)["head_cost"])
+    assert [cost["ctx"] for cost in costs] == [256, 2048]
+    assert 0 < costs[0]["num_bytes"] < costs[1]["num_bytes"]
+
+
+def test_a_missing_head_is_shown_with_the_command_that_gets_it(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until a head is here, which has a cost instead; a base model lacks none."""
+    file = {"repository": "other/Tall-8B-MTP-GGUF", "file": "mtp-Tall-8B.gguf", "bytes": 5000}
+    lines = (f"{key} = {json.dumps(value)}\n" for key, value in file.items())
+    known = f'[head.tall]\nmodel = "Tall-8B"\nkind = "mtp"\n[head.tall.file]\n{"".join(lines)}'
+    put(home / ".config/specchat/models.toml", known.encode())
+    target = write_with_head(home / "Tall-8B-Q8_0.gguf", part="trunk")
+    base = write_with_head(home / "Tall-8B-Base-Q8_0.gguf", part="trunk")
+
+    name = f"{file['repository']}/{file['file']}"
+    missing = shown(capsys, target)["missing_head"]
+    offer = f"an MTP head (5.00 kB): `specchat pull {name}` gets it"
+    assert missing == {"name": name, "kind": "mtp", "bytes": 5000, "offer": offer}
+    assert main(["show", str(target)]) == 0
+    assert f"head         not here: {offer}\n" in capsys.readouterr().out
+    assert shown(capsys, base)["missing_head"] is None
+
+    write_with_head(home / "mtp-Tall-8B.gguf", part="head")
+    about = shown(capsys, target)
+    assert (about["missing_head"], about["head_cost"]["device"]) == (None, "")
 
 
 def test_what_the_template_does_is_shown(

@@ -16,7 +16,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.options.declarations import LoadOptions
 from specchat.planning import forecast
 from specchat.planning.device import Device, Machine
-from specchat.planning.forecast import UNKNOWN, Forecast, foresee, free_rooms, head_cost
+from specchat.planning.forecast import UNKNOWN, Forecast, foresee, free_rooms
 
 MB = 10**6
 GPU = Device("CUDA0", "A GPU", "gpu", 0, 400 * MB)
@@ -122,11 +122,12 @@ def test_what_a_head_costs_is_said_before_loading(
     def cost(gib_on_gpu: float) -> str:
         size = int(gib_on_gpu * gib)
         card = Device("CUDA0", "a card", "gpu", size, size)
-        return str(head_cost(target, head, options, Machine(16 * gib, (card,) if size else ())))
+        machine = Machine(16 * gib, (card,) if size else ())
+        return str(foresee(target, head, options, machine).head)
 
     assert re.fullmatch(r"takes \d+ MB of memory", cost(0))
     assert re.fullmatch(r"takes \d+ MB of memory on the GPU", cost(8))
     said = list(dict.fromkeys(cost(tenths / 20) for tenths in range(160, 0, -1)))
     assert any("the context 4096 tokens instead of 8192" in each for each in said)
     assert "is left out here: there is no memory for it beside the target" in said
-    assert head_cost(*demo(), options, Machine(16 * gib)) is None
+    assert foresee(*demo(), options, Machine(16 * gib)).head is None
