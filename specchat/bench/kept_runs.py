@@ -10,7 +10,10 @@ import msgspec
 
 from specchat.bench.results import Arm, Run
 from specchat.errors import SpecchatError
-from specchat.system.private_files import FOLDERS, make_private, open_private
+from specchat.system.private_files import FOLDERS, make_private, open_private, prune
+
+MAX_FILES, MAX_AGE_SECONDS = 16, 90 * 24 * 3600
+"""The most benchmarks that are kept, and their greatest age since the last answer."""
 
 
 class KeptRuns:
@@ -23,6 +26,7 @@ class KeptRuns:
     def __init__(self, subject: Mapping[str, Any], arms: Collection[Arm]) -> None:
         """Read the file, whose name is derived from all that the answers depend on.
 
+        Files of other benchmarks are deleted if they are old or too many.
         Raises SpecchatError if it cannot be written.
         """
         text = json.dumps(subject, sort_keys=True, default=str)
@@ -34,6 +38,8 @@ class KeptRuns:
         whole = [of for of in found.values() if set(arms) <= set(of)]
         self.runs = [run for of in whole for run in of.values()]
         self._append("\n")  # ends a line that a crash cut short
+        with suppress(OSError):
+            prune(self.path.parent, "*.jsonl", MAX_FILES, MAX_AGE_SECONDS)
 
     def add(self, run: Run) -> None:
         """Append an answer. Raises SpecchatError if the file cannot be written."""

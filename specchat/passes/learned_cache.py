@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import platform
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from specchat.passes.exactness import Exactness
-from specchat.system.private_files import FOLDERS, read_json, read_text, write_json
+from specchat.system.private_files import FOLDERS, prune, read_json, read_text, write_json
 
 FORMAT = 14
 MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600
@@ -114,7 +113,7 @@ class LearnedCache:
             is_new = not self.path.exists()
             write_json(self.path, record)
             if is_new:
-                _prune(self.path.parent)
+                prune(self.path.parent, "*.json", MAX_FILES, MAX_AGE_SECONDS)
 
 
 def file_key(path: Path | None) -> str:
@@ -126,15 +125,6 @@ def _with_newest(known: Mapping[str, T], name: str, value: T) -> dict[str, T]:
     """Return MAX_WAYS entries with this one as the last."""
     others = [item for item in known.items() if item[0] != name]
     return dict([*others, (name, value)][-MAX_WAYS:])
-
-
-def _prune(folder: Path) -> None:
-    """Delete files beyond the newest MAX_FILES, and those older than MAX_AGE_SECONDS."""
-    dated = [(each.stat().st_mtime, each) for each in folder.glob("*.json")]
-    oldest = time.time() - MAX_AGE_SECONDS
-    for number, (written, path) in enumerate(sorted(dated, reverse=True)):
-        if number >= MAX_FILES or written < oldest:
-            path.unlink(missing_ok=True)
 
 
 def _digest(subject: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -81,6 +82,18 @@ def read_text(path: Path) -> str:
 def write_json(path: Path, value: Any) -> None:
     """Replace a file with a value as indented JSON; see `write_private`."""
     write_private(path, _encoded(value))
+
+
+def prune(folder: Path, pattern: str, most: int, seconds: float) -> None:
+    """Delete a folder's files beyond the `most` last written, and those older than `seconds`.
+
+    Raises OSError.
+    """
+    dated = [(path.stat().st_mtime, path) for path in folder.glob(pattern)]
+    oldest = time.time() - seconds
+    for number, (written, path) in enumerate(sorted(dated, reverse=True)):
+        if number >= most or written < oldest:
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
