@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from specchat.catalogue.entry import HEAD_KINDS, KINDS, WITHOUT_DRAFT, Entry, File, KnownHead
+from specchat.catalogue.entry import HEAD_KINDS, PAIR_KINDS, WITHOUT_DRAFT, Entry, File, KnownHead
 from specchat.catalogue.model_lookup import find_model, typed_path
 from specchat.errors import (
     CatalogueError,
@@ -48,7 +48,7 @@ FILE: Schema = {
 }
 PAIR: Schema = {
     "description": TEXT,
-    "kind": Option("", literals=KINDS),
+    "kind": Option("", literals=PAIR_KINDS),
     "tier": Option("", literals=("small", "medium", "large")),
     "licence": TEXT,
     "about_gb": AMOUNT,

@@ -13,13 +13,18 @@ QUANTISATION = re.compile(
 PART = re.compile(r"-\d{5}-of-\d{5}$")
 """The number of a file that is one of several."""
 WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?[bm]?")
-OF_DRAFTS = re.compile(r"speculator|draft(?:er)?|(?<=[-_.])b(?:lock)?-?\d+(?=[-_.]|$)")
-"""The words in the name of any draft that are not its target's, such as the size of its blocks."""
+OF_DRAFTS = re.compile(
+    r"(?:throughput|(?:long|short)[-_.]?context"
+    r"|(?<=[-_.])b(?:lock|s)?[-_]?(?:size)?[-_]?\d+(?=[-_.]|$))(?:[-_.]v\d+(?:\.\d+)*)?"
+)
+"""The words in the name of a head that are not its target's: the size of its blocks, what it was
+made for, and its version behind these."""
 INSTRUCT_WORDS = ("instruct", "it", "chat")
 COMMON_WORDS = frozenset(
     {
         *("gguf", "ggml", "of", "latest", "head", "only", *INSTRUCT_WORDS),
-        *("qat", "ud", "xl", "meta", "google", "specforge"),
+        *("qat", "ud", "xl", "meta", "google", "specforge", "sglang"),
+        *("speculator", "draft", "drafter"),
     }
 )
 """Words that two files of one model need not share."""
@@ -61,8 +66,9 @@ def model_words(*names: str) -> frozenset[str]:
     words: set[str] = set()
     for name in names:
         text = PART.sub("", name.lower().removesuffix(".gguf"))
-        for pattern in (words_of_heads(), OF_DRAFTS, QUANTISATION):
-            text = pattern.sub("", text)
+        text, num_of_heads = words_of_heads().subn("", text)
+        text = OF_DRAFTS.sub("", text) if num_of_heads else text
+        text = QUANTISATION.sub("", text)
         words |= set(WORD.findall(text))
     return frozenset(words - COMMON_WORDS)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from specchat.catalogue.entry import Entry, KnownHead
+from specchat.catalogue.entry import EMBEDDED, HEAD_KINDS, Entry, KnownHead
 from specchat.catalogue.fit import memory_of_entry
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.known_speed import KnownSpeed, known_speed
@@ -20,15 +20,6 @@ LOOKUP = "lookup in the text"
 NO_DRAFTS = "nothing"
 OWN_HEAD = "its own prediction head"
 HEAD = "a prediction head"
-WITH_HEAD = {
-    "mtp-embedded": OWN_HEAD,
-    "mtp": HEAD,
-    "assistant": HEAD,
-    "dflash": HEAD,
-    "eagle": HEAD,
-    "dspark": HEAD,
-}
-"""The drafters of the catalogue's kinds of pairs without a draft model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +47,10 @@ class Outlook:
 def listed_outlook(entry: Entry) -> Outlook:
     """Return what the catalogue knows of a pair, without this machine's memory."""
     draft = model_title(entry.draft.name) if entry.draft else LOOKUP
+    draft = HEAD if entry.kind in HEAD_KINDS else draft
     return Outlook(
         target=entry.target.name,
-        drafts=WITH_HEAD.get(entry.kind, draft),
+        drafts=OWN_HEAD if entry.kind == EMBEDDED else draft,
         quantisation=quantisation_in(entry.target.name),
     )
 

@@ -68,10 +68,14 @@ class DraftKind:
     """Whether a file holds such a draft, with or without its target."""
     targets: Mapping[str, str] = field(default_factory=dict, compare=False)
     """The architectures of targets by which it is known, each with why it is refused, if it is."""
-    file_names: str = ""
-    """A pattern of names of files that cannot be used without their target."""
+    catalogue_kind: str = ""
+    """Its name in models.toml, if it has one of its own."""
+    title: str = ""
+    """A short name for users, with an article."""
     words: str = ""
     """A pattern of the words in names of files and folders that name the kind, not the target."""
+    file_names: str = "{words}"
+    """A pattern of names of files that cannot be used without their target, with {words} in it."""
     why_unusable: Callable[[Header], str | None] = _no_reason
     """Returns why the draft in a file cannot be used: llama.cpp ends the process for some."""
     why_unfit: Callable[[Header, Header], str | None] = _no_reason
@@ -112,6 +116,16 @@ class DraftKind:
     def noun(self) -> str:
         """The name that messages use, without an article."""
         return MODELS[self.model_kind].removeprefix("a ")
+
+    @property
+    def word_pattern(self) -> str:
+        """The pattern of its words, each a whole one, with the version of a draft behind it."""
+        return rf"(?<![a-z])(?:{self.words})(?:[-_.]?v\d+(?:\.\d+)*)?(?![a-z])"
+
+    @property
+    def file_pattern(self) -> str:
+        """The pattern of names of its files."""
+        return self.file_names.replace("{words}", self.word_pattern)
 
     def header(self, of_file: Header) -> Header:
         """Return the header of the draft in a file as that of a model of this kind."""
@@ -174,13 +188,14 @@ def has_head(header: Header) -> bool:
 
 def is_name_of_head(file: str) -> bool:
     """Return True if a file with this name may hold a head for another one's model."""
-    patterns = (kind.file_names for kind in KINDS.values() if kind.file_names)
+    patterns = (kind.file_pattern for kind in KINDS.values() if kind.words)
     return any(re.search(pattern, file, re.IGNORECASE) for pattern in patterns)
 
 
 def words_of_heads() -> re.Pattern[str]:
     """Return a pattern of the words that name kinds of heads."""
-    return re.compile("|".join(kind.words for kind in KINDS.values() if kind.words), re.IGNORECASE)
+    patterns = (kind.word_pattern for kind in KINDS.values() if kind.words)
+    return re.compile("|".join(patterns), re.IGNORECASE)
 
 
 def why_no_head(header: Header) -> str | None:
@@ -237,8 +252,10 @@ for _each in (
         is_alone=prediction_head.is_alone,
         is_inside=prediction_head.is_inside,
         targets=prediction_head.TARGETS,
-        file_names="^mtp-",
+        catalogue_kind="mtp",
+        title="an MTP head",
         words="mtp|nextn",
+        file_names=r"^{words}[-_.]|[-_.]nextn(?![a-z])|[-_.]mtp[-_.]only(?![a-z])",
         why_unusable=prediction_head.why_unusable,
         why_unfit=prediction_head.why_unfit,
         as_model=prediction_head.as_model,
@@ -252,8 +269,10 @@ for _each in (
         runs="specchat.llama.head:SharedHead",
         architectures=frozenset({assistant_head.ARCHITECTURE}),
         targets={assistant_head.TARGET: ""},
-        file_names=r"gemma-?4.*[-_.]assistant",
+        catalogue_kind="assistant",
+        title="an assistant",
         words="assistant",
+        file_names="gemma-?4.*{words}",
         why_unusable=assistant_head.why_unusable,
         why_unfit=assistant_head.why_unfit,
         as_model=assistant_head.as_model,
@@ -267,8 +286,10 @@ for _each in (
         runs="specchat.llama.eagle_head:EagleHead",
         architectures=frozenset({eagle_draft.ARCHITECTURE}),
         targets=layer_inputs.TARGETS,
-        file_names=r"^eagle-(?!\d*\.?\d*b)|eagle-?3(?!\d*\.?\d*b)",
-        words="eagle-?3?",
+        catalogue_kind="eagle",
+        title="an EAGLE-3 draft",
+        words="eagle[-_]?3?",
+        file_names=r"^eagle[-_](?!\d*\.?\d*b)|(?<![a-z])eagle-?3(?!\d*\.?\d*b)",
         why_unusable=eagle_draft.why_unusable,
         why_unfit=eagle_draft.why_unfit,
         as_model=eagle_draft.as_model,
@@ -282,7 +303,6 @@ for _each in (
         description="a DFlash 2 draft, a prediction head for another model",
         runs="specchat.llama.lattice_head:LatticeHead",
         has_marker=lattice_draft.has_marker,
-        file_names="dflash",
         why_unusable=lattice_draft.why_unusable,
     ),
     _block_kind(
@@ -290,7 +310,8 @@ for _each in (
         description="a DSpark draft, a prediction head for another model",
         runs="specchat.llama.spark_head:SparkHead",
         has_marker=spark_draft.has_marker,
-        file_names="dspark",
+        catalogue_kind="dspark",
+        title="a DSpark draft",
         words="d-?spark",
         why_unusable=spark_draft.why_unusable,
     ),
@@ -298,7 +319,8 @@ for _each in (
         name="DFlash",
         description="a DFlash draft, a prediction head for another model",
         runs="specchat.llama.block_head:BlockHead",
-        file_names="dflash",
+        catalogue_kind="dflash",
+        title="a DFlash draft",
         words="d-?flash-?2?",
         why_unusable=block_draft.why_unusable,
     ),

@@ -183,6 +183,8 @@ def test_a_split_model_counts_once_and_whole(home: Path) -> None:
     [
         *("mmproj-model-f16.gguf", "imatrix.gguf", "mtp-Qwen3.8-27B-Q4_0.gguf"),
         *("Qwen3-DFlash.gguf", "Llama-EAGLE3.gguf", "qwen3-eagle-3-q8_0.gguf"),
+        *("MTP_Qwen3.6-27B.gguf", "GLM-4.5-Air-NextN-Q8_0.gguf", "Qwen3-8B-MTP-ONLY-Q8_0.gguf"),
+        *("Qwen3-8B-D-Flash-v2.gguf", "Qwen3_dspark_bs7.gguf", "gemma-4-31B-it_assistant.gguf"),
     ],
 )
 def test_files_that_go_with_a_model_are_no_models(home: Path, name: str) -> None:
@@ -190,6 +192,20 @@ def test_files_that_go_with_a_model_are_no_models(home: Path, name: str) -> None
     put(home / ".lmstudio/models/a/b" / name)
 
     assert names() == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Qwen3.5-9B-MTP-Q4_0.gguf", "Eagle-7B-Q4_0.gguf", "Old-Gold-Flash-7B.gguf"),
+        *("Hundred-Sparks-3B.gguf", "Granite-assistant-8B.gguf"),
+    ],
+)
+def test_models_named_like_heads_are_models(home: Path, name: str) -> None:
+    """One with its head inside, and words that only end or begin like those of heads."""
+    put(home / ".lmstudio/models/a/b" / name)
+
+    assert names() == [f"a/b/{name}"]
 
 
 def test_folders_and_links_that_go_round_end(home: Path) -> None:

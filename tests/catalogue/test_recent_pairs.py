@@ -89,6 +89,14 @@ def test_a_files_name_says_model_and_quantization(name: str, title: str, quantis
         ("mtp-Qwen3.6-27B-Q8_0.gguf", "Qwen3.6-27B-UD-Q4_K_XL-00001-of-00002.gguf"),
         ("gemma-4-31B-it-assistant.Q4_0.gguf", "gemma-4-31B-it-qat-Q4_0.gguf"),
         ("Qwen3-8B-speculator.eagle3.gguf", "Qwen3-8B-BF16.gguf"),
+        ("gpt-oss-120b-Eagle3-throughput.gguf", "gpt-oss-120b-mxfp4.gguf"),
+        ("gpt-oss-120b-Eagle3-long-context-Q8_0.gguf", "gpt-oss-120b-mxfp4.gguf"),
+        ("gpt-oss-120b-Eagle3-v2.gguf", "gpt-oss-120b-mxfp4.gguf"),
+        ("SGLang-EAGLE3-Qwen3-30B-A3B-SpecForge.gguf", "Qwen3-30B-A3B-Q4_K_M.gguf"),
+        ("Qwen3-8B-DFlash-bs16-v2.gguf", "Qwen3-8B-Q4_K_M.gguf"),
+        ("MTP_Qwen3.6-27B_Q8_0.gguf", "Qwen3.6-27B-Q4_K_M.gguf"),
+        ("GLM-4.5-Air-106B-NextN-Q8_0.gguf", "GLM-4.5-Air-106B-Q4_K_M.gguf"),
+        ("DeepSeek-V3-671B-NextN.gguf", "DeepSeek-V3-671B-Q4_K_M.gguf"),
     ],
 )
 def test_a_published_head_is_named_after_its_target(head: str, target: str) -> None:
