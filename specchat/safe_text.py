@@ -1,4 +1,4 @@
-"""Making untrusted text safe to print on a terminal."""
+"""Making text safe to print on a terminal: untrusted text, and addresses with passwords."""
 
 import json
 import re
@@ -22,3 +22,8 @@ def safe_json(record: object, indent: int | None = None) -> str:
 def in_one_line(text: str) -> str:
     """Return a harmless text on one line, with newlines and tabs replaced by spaces."""
     return harmless(text.replace("\n", " ").replace("\t", " "))
+
+
+def without_password(text: str) -> str:
+    """Return a text with users and passwords removed from its URLs."""
+    return re.sub(r"(?<=://)[^/\s]*@", "", text)

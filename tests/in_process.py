@@ -17,7 +17,7 @@ from threading import Event, Thread
 import pytest
 
 from pseudo_terminal import ROOT
-from specchat.cli import main, model_arguments
+from specchat.cli import main
 from specchat.engine.local_engine import LocalEngine
 from specchat.sharing import process_engine
 
@@ -95,8 +95,7 @@ def _changed(environment: Mapping[str, str]) -> Iterator[None]:
 
 def load_here(patch: pytest.MonkeyPatch) -> None:
     """Let commands load their engines into this process."""
-    for module in (model_arguments, process_engine):
-        patch.setattr(module, "ProcessEngine", LocalEngine)
+    patch.setattr(process_engine, "ProcessEngine", LocalEngine)
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from scripts.support.processes import still_running
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = """
-import specchat.cli.offers as offers
+import specchat.cli.pair_choices as choices
 from specchat.cli import main
-before = offers.generate_options
-offers.generate_options = lambda *given: {**before(*given), "ignore_end": True}
+before = choices.generate_options
+choices.generate_options = lambda *given: {**before(*given), "ignore_end": True}
 raise SystemExit(main())
 """
 """Runs the chat with endless answers: those of the demo pair end within half a second."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from specchat.catalogue.entry import HEAD_KINDS, PAIR_KINDS, WITHOUT_DRAFT, Entry, File, KnownHead
-from specchat.catalogue.model_lookup import find_model, typed_path
 from specchat.errors import (
     CatalogueError,
     InvalidOption,
@@ -242,7 +241,11 @@ def _named(value: str, folder: Path) -> File:
     """
     is_path_of_file = value.lower().endswith(".gguf") and not is_address(value)
     path = folder / Path(value).expanduser()
-    if is_path_of_file or typed_path(str(path)):
+    if is_path_of_file:
+        return path
+    from specchat.catalogue.model_lookup import find_model, typed_path
+
+    if typed_path(str(path)):
         return path
     is_on_hub = is_address(value) or (is_hub_name(value) and parse_name(value).quantisation)
     if is_on_hub and (wanted := parse_name(value)).file:

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from specchat.catalogue.draft_choice import Draft, find_derived_draft, find_drafts
 from specchat.catalogue.pairs import Pair
 from specchat.catalogue.tuned_settings import find_tuned
+
+if TYPE_CHECKING:  # the first frame of the chat needs no search, if its pair has a draft model
+    from specchat.catalogue.draft_choice import Draft
 
 
 def with_tuned_draft(pair: Pair) -> Pair:
@@ -19,16 +22,21 @@ def with_best_draft(pair: Pair) -> Pair:
 
     A tuned pair is returned as it is.
     """
+    from specchat.catalogue.draft_choice import find_drafts
+
     return pair if find_tuned(pair.target) else _with_found(pair, find_drafts(pair.target).best)
 
 
 def with_derived_draft(pair: Pair) -> Pair:
     """Return a pair with a draft derived from its target, unless it is tuned or has a draft."""
-    has_choice = pair.draft or find_tuned(pair.target)
-    return pair if has_choice else _with_found(pair, find_derived_draft(pair.target))
+    if pair.draft or find_tuned(pair.target):
+        return pair
+    from specchat.catalogue.draft_choice import find_derived_draft
+
+    return _with_found(pair, find_derived_draft(pair.target))
 
 
-def _with_found(pair: Pair, draft: Draft | None) -> Pair:
+def _with_found(pair: Pair, draft: "Draft | None") -> Pair:
     if draft is None:
         return pair
     notice = f"draft: {draft.model.name} {draft.why}"

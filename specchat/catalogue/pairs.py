@@ -16,7 +16,6 @@ from specchat.catalogue.catalogue_file import (
     read_catalogue,
 )
 from specchat.catalogue.entry import Entry
-from specchat.catalogue.model_lookup import NotHere, find_model, find_path
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.hub.cache import find_present
 from specchat.hub.names import is_hub_name, parse_name
@@ -72,6 +71,8 @@ def file_of(name: str) -> Path:
 
     Raises ModelNotFound, which says how to install a file of the catalogue.
     """
+    from specchat.catalogue.model_lookup import NotHere, find_model, find_path
+
     if path := find_path(name) or _downloaded(name):
         return path
     if model := find_model(name):

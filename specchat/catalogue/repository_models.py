@@ -18,11 +18,12 @@ from specchat.catalogue.model_names import quantisation_in, states
 from specchat.errors import DownloadFailed, ModelNotFound
 from specchat.gguf.draft_kinds import is_name_of_head, words_of_heads
 from specchat.gguf.split_files import split_names
-from specchat.hub.client import find, is_offline
+from specchat.hub.client import find
 from specchat.hub.hub_errors import RetryPolicy
 from specchat.hub.hub_request import NoticeCallback, ignore
 from specchat.hub.listing import ListedFile, list_files
 from specchat.hub.names import TAG, HubName
+from specchat.hub.offline import is_offline
 from specchat.hub.references import MAIN, Reference, is_mirror
 from specchat.passes.pass_costs import REPACKED_TYPES, PassCosts, usual_stair
 from specchat.planning.device import Machine

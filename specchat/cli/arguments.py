@@ -1,6 +1,7 @@
 """The commands and their arguments. Options are declared in `specchat.options`."""
 
 import argparse
+import gc
 import importlib
 import re
 import shutil
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn, TypeAlias
 
 from specchat.cli.option_arguments import add_option, add_options, complete, settings_of
@@ -101,9 +103,54 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001  # ty
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the parsed command line, to pass to `run`. Raises InvalidOption."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    is_chat = not argv or (argv[0].startswith("-") and argv[0] not in ABOUT)
     parser = Parser(prog="specchat", description=DESCRIPTION, epilog=EPILOG)
     _add(parser, "--version", "show the versions and the build", action=_Version, nargs=0)
     commands = _subcommands(parser, "command")
+    _add_chat(commands)
+    if not is_chat:  # the first frame waits for the options of no other command
+        _add_others(parser, commands)
+    return parser.parse_args(["chat", *argv] if is_chat else argv)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run a command and return its exit code.
+
+    The command's module is imported only here, which keeps --help fast.
+    """
+    if getattr(arguments, "options", ()):
+        complete(arguments)
+    if getattr(arguments, "offline", False):
+        from specchat.hub.offline import go_offline
+
+        go_offline()
+    code: int | None = _imported(f"specchat.cli.{arguments.command}").run(arguments)
+    return code or DONE
+
+
+def _imported(name: str) -> ModuleType:
+    """Return a module; collections wait, as importing leaves no garbage for them."""
+    gc.disable()
+    try:
+        return importlib.import_module(name)
+    finally:
+        gc.enable()
+
+
+def _add_chat(commands: Commands) -> None:
+    screen = settings_of(ChatOptions, ServerOptions, ScreenOptions)
+    options = (*ANSWERED, *screen, *NETWORK)
+    _add_save_as(_command(commands, "chat", "open the chat (the default command)", options))
+
+
+def _add_save_as(parser: Parser) -> None:
+    help_text = "save this target and draft model as a pair"
+    _add(parser, "--save-as", help_text, metavar="NAME")
+
+
+def _add_others(parser: Parser, commands: Commands) -> None:
+    """Add all commands but the chat."""
     _add_answering(commands)
     _add_models(commands)
     _add_measuring(commands)
@@ -122,33 +169,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     named = ("ask", "list", "show", "doctor", "check", "bench", "race", "tune", "derive", "update")
     for name in named:
         _add_flag(commands.choices[name], "--json", JSON)
-    help_text = "save this target and draft model as a pair"
-    for name in ("chat", "ask", "check", "bench", "race"):
-        _add(commands.choices[name], "--save-as", help_text, metavar="NAME")
-    argv = list(sys.argv[1:] if arguments is None else arguments)
-    is_chat = not argv or (argv[0].startswith("-") and argv[0] not in ABOUT)
-    return parser.parse_args(["chat", *argv] if is_chat else argv)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run a command and return its exit code.
-
-    The command's module is imported only here, which keeps --help fast.
-    """
-    if getattr(arguments, "options", ()):
-        complete(arguments)
-    if getattr(arguments, "offline", False):
-        from specchat.hub.client import go_offline
-
-        go_offline()
-    code: int | None = importlib.import_module(f"specchat.cli.{arguments.command}").run(arguments)
-    return code or DONE
+    for name in ("ask", "check", "bench", "race"):
+        _add_save_as(commands.choices[name])
 
 
 def _add_answering(commands: Commands) -> None:
-    screen = settings_of(ChatOptions, ServerOptions, ScreenOptions)
-    options = (*ANSWERED, *screen, *NETWORK)
-    _command(commands, "chat", "open the chat (the default command)", options)
     options = (*ANSWERED, *PROMPT, *NETWORK)
     ask = _command(commands, "ask", "answer one question on stdout", options, " [PROMPT ...]")
     _add(ask, "prompt", "the question; standard input is appended", metavar="PROMPT", nargs="*")

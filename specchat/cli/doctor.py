@@ -17,7 +17,7 @@ from specchat.doctor.model_speeds import check_speeds
 from specchat.doctor.system_gpus import find_system_gpus
 from specchat.doctor.worker_checks import check_worker
 from specchat.errors import SpecchatError
-from specchat.hub.client import go_offline, is_offline
+from specchat.hub.offline import go_offline, is_offline
 from specchat.llama.child_process import ask_for_build
 from specchat.options.worker_address import WorkerAddress, worker_address
 from specchat.planning.device import gpus_of, keep_gpus

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specchat.catalogue.catalogue_file import DEMO
-from specchat.catalogue.draft_choice import OTHER_VOCABULARY
 from specchat.catalogue.pair_drafts import with_best_draft, with_derived_draft, with_tuned_draft
 from specchat.catalogue.pairs import (
     Pair,
@@ -32,8 +31,6 @@ from specchat.drafter_registry import AUTO, MODELS, may_use
 from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.errors import InvalidOption, ModelNotFound, SpecchatError
 from specchat.formats.chat_message import ChatMessage
-from specchat.gguf.draft_kinds import kind_of_file
-from specchat.gguf.reader import read_header
 from specchat.options.declarations import (
     AUTO_THINK,
     NO_DRAFT,
@@ -41,10 +38,9 @@ from specchat.options.declarations import (
     LoadOptions,
     think_values,
 )
-from specchat.planning.forecast import warning_of_disk
 from specchat.requests.progress import STAGES, Stage, StageClock
 from specchat.settings.sources import wrong_setting
-from specchat.sharing.process_engine import ProcessEngine
+from specchat.sharing.loading import load_in_process
 from specchat.wording import percent, waited
 
 DEMO_NOTICE = (
@@ -153,6 +149,9 @@ def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -
     """
     draft = pair.draft
     if draft and drafter != AUTO:
+        from specchat.gguf.draft_kinds import kind_of_file
+        from specchat.gguf.reader import read_header
+
         kind = kind_of_file(read_header(draft))
         draft = draft if may_use(drafter, kind.model_kind) else None
     of_pair: dict[str, Any] = {"head": may_use(drafter, "head")}
@@ -283,11 +282,14 @@ def show_connecting(stage: Stage, share: float) -> bool:
 @contextmanager
 def open_engine(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -> Iterator[Engine]:
     """Load a pair as `loading_of` says, and report any fallback that was not reported yet."""
+    from specchat.catalogue.draft_choice import OTHER_VOCABULARY
+    from specchat.planning.forecast import warning_of_disk
+
     loading = loading_of(arguments, pair, drafter)
     with suppress(SpecchatError, OSError):  # loading reports what is wrong with the files
         if warning := warning_of_disk(loading.target, loading.draft, loading):
             say(warning)
-    with ProcessEngine(loading, show_loading) as engine:
+    with load_in_process(loading, show_loading) as engine:
         is_said = OTHER_VOCABULARY in pair.description  # when the draft was found
         for notice in (save_loaded(arguments, pair, engine.facts), *engine.facts.notices):
             if notice and not (is_said and OTHER_VOCABULARY in notice):

@@ -8,41 +8,42 @@ from math import inf
 from pathlib import Path
 
 from specchat.catalogue.catalogue_file import TRIAL, known, read_catalogue
+from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import recommend, size_of_pair
+from specchat.catalogue.header_cache import HeaderCache
+from specchat.catalogue.known_heads import missing_head
 from specchat.catalogue.model_lookup import NotHere
 from specchat.catalogue.model_names import model_title, quantisation_in
-from specchat.catalogue.outlook import (
+from specchat.catalogue.outlook import Outlook
+from specchat.catalogue.pair_outlook import (
     OWN_HEAD,
-    Outlook,
     listed_outlook,
     outlook_of_entry,
     outlook_of_files,
 )
-from specchat.catalogue.pair_drafts import with_best_draft, with_derived_draft, with_tuned_draft
-from specchat.catalogue.pairs import Pair, file_of, load_pairs
+from specchat.catalogue.pairs import file_of, load_pairs
 from specchat.catalogue.recent_pairs import RecentPair, recent_pairs
 from specchat.catalogue.repository_models import find_remote
 from specchat.cli.list import models_beside
-from specchat.cli.model_arguments import (
-    Answerer,
-    generate_options,
-    loading_of,
+from specchat.cli.model_arguments import Answerer
+from specchat.cli.pair_choices import (
+    choice_of_server,
+    choose_file,
+    choose_reopened,
+    choose_tuned,
 )
 from specchat.cli.server_argument import named_server
 from specchat.drafter_registry import AUTO, may_use
-from specchat.errors import SpecchatError
 from specchat.gguf.model_files import read_whole_model
 from specchat.hub.cache import find_present
-from specchat.hub.client import is_offline
 from specchat.hub.names import HubName, is_hub_name, parse_name
+from specchat.hub.offline import is_offline
+from specchat.hub.references import Reference
 from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.planning.device import find_machine
 from specchat.tui.setup import Offer, PairChoice
 from specchat.wording import size_text
-
-CHAT_DISK_MIB = 4096
-"""Disk space for conversations that the chat continues without reading them again."""
 
 
 def find_offers(arguments: argparse.Namespace) -> list[Offer]:
@@ -53,7 +54,7 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
     """
     here, entries = load_pairs(), read_catalogue().entries
     best = recommend(entries.values(), find_machine())
-    choose = {name: partial(_choose_tuned, arguments, pair) for name, pair in here.items()}
+    choose = {name: partial(choose_tuned, arguments, pair) for name, pair in here.items()}
     pairs = [
         replace(_offer_of_entry(entry), is_recommended=entry == best, choose=choose.get(entry.name))
         for entry in entries.values()
@@ -82,7 +83,7 @@ def open_file(arguments: argparse.Namespace, name: str) -> Offer:
             raise
         return _offer_on_hub(parse_name(name))
     read_whole_model(path)
-    return Offer(path.stem, str(path), choose=partial(_choose_file, arguments, path.stem, path))
+    return Offer(path.stem, str(path), choose=partial(choose_file, arguments, path.stem, path))
 
 
 def _offer_on_hub(wanted: HubName) -> Offer:
@@ -100,36 +101,6 @@ def _offer_on_hub(wanted: HubName) -> Offer:
         outlook=Outlook(target=reference.name, quantisation=quantisation_in(reference.name)),
         references=(reference,),
     )
-
-
-def choice_of(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
-    """Return how to load a pair, with the options of its answers."""
-    options = generate_options(arguments, pair)
-    loading = loading_of(arguments, pair, options["drafter"])
-    if loading.cache_disk is None and arguments.history:
-        loading = replace(loading, cache_disk=CHAT_DISK_MIB)
-    return PairChoice(pair.name, pair.description, loading, options)
-
-
-def choice_of_recent(arguments: argparse.Namespace, recent: RecentPair) -> PairChoice | None:
-    """Return how to load a pair that was loaded before; None if its files are gone or damaged."""
-    target = Path(recent.target)
-    if not target.is_file():
-        return None
-    here = load_pairs()
-    try:
-        if recent.name in here:
-            return _choose_tuned(arguments, here[recent.name])
-        return _choose_reopened(arguments, recent)
-    except SpecchatError:
-        return None
-
-
-def choice_of_server(answerer: Answerer) -> PairChoice:
-    """Return how to connect to a server, with the options of its answers."""
-    server = answerer.server
-    assert server is not None  # noqa: S101  # the caller has looked
-    return PairChoice(answerer.name, f"runs on {server.shown}", server, answerer.options)
 
 
 def _server_offers(arguments: argparse.Namespace) -> Iterator[Offer]:
@@ -194,7 +165,7 @@ def _local_offers(
                     drafts=OWN_HEAD * is_head,
                     quantisation=quantisation_in(model.name),
                 ),
-                choose=partial(_choose_file, arguments, model.name, model.path),
+                choose=partial(choose_file, arguments, model.name, model.path),
             )
 
 
@@ -212,21 +183,52 @@ def _reopened(
             size=size_text(target.stat().st_size),
             title=model_title(recent_pair.name),
             outlook=Outlook(target=target.name, quantisation=quantisation_in(target.name)),
-            choose=partial(_choose_reopened, arguments, recent_pair),
+            choose=partial(choose_reopened, arguments, recent_pair),
         )
 
 
-def _choose_reopened(arguments: argparse.Namespace, recent: RecentPair) -> PairChoice:
-    """Return a file that was opened before, with the draft model it had, or the best one here."""
-    target, draft = Path(recent.target), Path(recent.draft or "")
-    if recent.draft and draft.is_file():
-        return choice_of(arguments, Pair(recent.name, "", target, draft, {}))
-    return _choose_file(arguments, recent.name, target)
+def find_other_drafts(choice: PairChoice) -> list[Offer]:
+    """Return other drafts for a pair's target: installed ones, then the catalogue's.
+
+    There are none if the catalogue advises against draft models for this target.
+    """
+    if choice.server is not None:
+        return []
+    loading, drafts = choice.loading, find_drafts(choice.loading.target)
+    if drafts.advice:
+        return []
+    installed = [
+        Offer(
+            f"{choice.name} + {draft.model.name.rpartition('/')[2]}",
+            f"draft with {draft.model.name} ({draft.why})",
+            choose=partial(_with_draft, choice, draft.model.path),
+        )
+        for draft in drafts.fitting
+        if draft.model.path != loading.draft
+    ]
+    missing = [
+        Offer(
+            entry.name,
+            f"download {entry.draft.name}, the draft model of {entry.name}",
+            share=entry.bytes_here / (entry.num_bytes or 1),
+            references=entry.references,
+        )
+        for entry in read_catalogue().entries.values()
+        if isinstance(entry.draft, Reference) and not is_offline()
+        and isinstance(entry.target, Reference) and find_present(entry.target) == loading.target
+        and find_present(entry.draft) is None
+    ]  # fmt: skip
+    with HeaderCache() as cache:
+        head = None if is_offline() else missing_head(loading.target, cache)
+    if head:
+        name, what = head.reference.name, f"download its prediction head, {head.title}"
+        size = size_text(head.num_bytes) if head.num_bytes else "?"
+        pulled = Offer(f"{choice.name} + {name}", what, size=size, references=(head.reference,))
+        missing.insert(0, replace(pulled, licence=head.licence))
+    return installed + missing
 
 
-def _choose_file(arguments: argparse.Namespace, name: str, path: Path) -> PairChoice:
-    return _choose_tuned(arguments, with_best_draft(Pair(name, "", path, None, {})))
-
-
-def _choose_tuned(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
-    return choice_of(arguments, with_derived_draft(with_tuned_draft(pair)))
+def _with_draft(choice: PairChoice, draft: Path) -> PairChoice:
+    loading = replace(choice.loading, draft=draft)
+    name, options = f"{choice.name} + {draft.stem}", {**choice.options, "drafter": AUTO}
+    return replace(choice, name=name, source=loading, options=options, keep=None)

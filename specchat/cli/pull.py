@@ -28,9 +28,9 @@ from specchat.cli.pull_names import (
 from specchat.cli.terminal import DONE, FAILED, confirm, print_exactly, say, show_line
 from specchat.errors import DownloadFailed, InvalidOption, ModelNotFound, SpecchatError
 from specchat.hub.cache import find_present
-from specchat.hub.client import is_offline
 from specchat.hub.download import check, download
 from specchat.hub.names import is_hub_name, looks_like_name
+from specchat.hub.offline import is_offline
 from specchat.hub.pins import pins_path, set_aside_damaged_pins
 from specchat.hub.references import Reference
 from specchat.hub.tally import Tally

@@ -17,7 +17,7 @@ from specchat.cli.serve_log import JsonLog, PlainLog
 from specchat.cli.serve_picture import Line, Style
 from specchat.cli.serve_screen import ServeScreen, can_draw
 from specchat.cli.terminal import DONE, say
-from specchat.hub.client import is_offline
+from specchat.hub.offline import is_offline
 from specchat.options.declarations import ServerOptions
 from specchat.server.client_setups import SETUPS, Served, setup_text
 from specchat.server.packages import require_packages

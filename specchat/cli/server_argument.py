@@ -8,14 +8,17 @@ from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specchat.connection.address import ServerAddress, is_key, parse_address
-from specchat.connection.dialects import Dialect
 from specchat.errors import InvalidOption, SettingsError, nearest
-from specchat.hub.client import is_offline
+from specchat.hub.offline import is_offline
 from specchat.network.loopback import is_loopback
 from specchat.options.declarations import GenerateOptions, LoadOptions, PairOptions
 from specchat.settings.sources import Settings
+
+if TYPE_CHECKING:  # the first frame of the chat needs none
+    from specchat.connection.dialects import Dialect
 
 KEY_VARIABLE = "SPECCHAT_API_KEY"
 EVERYWHERE = frozenset(
@@ -92,7 +95,7 @@ def ignored_options(arguments: Namespace) -> list[str]:
     return [option.flag for option in given if settings[option.name] or settings[option.name] == 0]
 
 
-def unknown_options(arguments: Namespace, dialect: Dialect) -> list[str]:
+def unknown_options(arguments: Namespace, dialect: "Dialect") -> list[str]:
     """Return the flags on the command line that this kind of server has no fields for."""
     settings = arguments.settings
     supported = {*EVERYWHERE, *dialect.sampling}

@@ -20,7 +20,7 @@ from specchat.doctor import Finding
 from specchat.doctor.repairs import reinstall
 from specchat.errors import SpecchatError
 from specchat.hub.cache import cache_root
-from specchat.hub.client import is_offline
+from specchat.hub.offline import is_offline
 from specchat.hub.references import endpoint, shown_endpoint
 from specchat.network.network_errors import reason
 from specchat.planning.device import find_machine

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from specchat.errors import WorkerUnavailable
-from specchat.hub.client import is_offline
+from specchat.hub.offline import is_offline
 from specchat.options.worker_address import WorkerAddress
 
 

@@ -1,12 +1,17 @@
 """The files of a split model: their names, and whether they belong together."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specchat.errors import ModelWontLoad
-from specchat.gguf.header import Header, Value
 from specchat.gguf.unfinished_file import AGAIN
+
+if TYPE_CHECKING:  # the chat's first frame needs names alone
+    from specchat.gguf.header import Header, Value
 
 MOST_PARTS = 999
 PART_NAME = re.compile(

@@ -1,10 +1,14 @@
 """Names GGUF files that are not whole: unfinished downloads, and pieces of a divided file."""
 
+from __future__ import annotations
+
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from specchat.gguf.header import Header
+if TYPE_CHECKING:  # the chat's first frame needs names alone
+    from specchat.gguf.header import Header
 
 AGAIN = "download it again"
 RESUMED = (".specchat-part", ".incomplete")

@@ -11,7 +11,6 @@ it stopped.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,12 +36,6 @@ from specchat.network.network_errors import WEB_PAGE
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
-
-OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-"""The switches of huggingface_hub; `--offline` and SPECCHAT_OFFLINE set the first."""
-
-ON = {"1", "on", "yes", "true"}
-"""Values that huggingface_hub reads as true."""
 
 UNCHECKED = "unchecked-"
 """The prefix of a blob's name whose file has no known checksum."""
@@ -72,16 +65,6 @@ class HubFile:
     def has_checksum(self) -> bool:
         """Whether the bytes can be checked."""
         return not self.etag.startswith(UNCHECKED)
-
-
-def go_offline() -> None:
-    """Switch offline mode on, for this process and those it starts."""
-    os.environ[OFFLINE[0]] = "1"
-
-
-def is_offline() -> bool:
-    """Return True in offline mode; the first environment variable that is set decides."""
-    return next((text for name in OFFLINE if (text := os.environ.get(name))), "").lower() in ON
 
 
 class Restarted(Exception):

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from specchat.errors import Cancelled, DownloadFailed, SpecchatError
 from specchat.hub.cache import blob_path, find_present, pointer_path, require_space
-from specchat.hub.client import HubFile, find, is_offline
+from specchat.hub.client import HubFile, find
 from specchat.hub.hub_errors import WAITS, RetryPolicy, explain
 from specchat.hub.hub_request import NoticeCallback, ignore
+from specchat.hub.offline import is_offline
 from specchat.hub.partial_file import PIECE_BYTES
 from specchat.hub.pins import is_checked, keep_pin, pinned
 from specchat.hub.references import Reference, endpoint, is_commit, is_sha256

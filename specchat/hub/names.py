@@ -19,7 +19,7 @@ from specchat.hub.references import (
     require_repository,
     shown_endpoint,
 )
-from specchat.network.network_errors import without_password
+from specchat.safe_text import without_password
 
 HUB_HOSTS = {"huggingface.co", "www.huggingface.co", "hf.co"}
 PREFIXES = ("hf:", "huggingface:")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from specchat.errors import DownloadFailed
 from specchat.gguf.split_files import split_names
 from specchat.network.loopback import is_loopback
-from specchat.network.network_errors import without_password
+from specchat.safe_text import without_password
 
 HUB = "https://huggingface.co"
 MAIN = "main"

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from urllib.parse import urlsplit
 
 from specchat.network.proxies import SYSTEM, Proxy, find_proxy
-from specchat.safe_text import in_one_line
+from specchat.safe_text import in_one_line, without_password
 
 WEB_PAGE = re.compile(rb"\s*<(!doctype|html|head|\?xml)", re.IGNORECASE)
 """The beginning of a web page that a login or a proxy sends in place of the answer."""
@@ -130,11 +130,6 @@ def server_of(url: str) -> str:
     """Return a URL without a user, a password and a path; empty for a URL without a server."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else ""
-
-
-def without_password(text: str) -> str:
-    """Return a text with users and passwords removed from its URLs."""
-    return re.sub(r"(?<=://)[^/\s]*@", "", text)
 
 
 def reason(error: BaseException) -> str:

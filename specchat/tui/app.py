@@ -6,9 +6,9 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from inspect import isawaitable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -30,9 +30,8 @@ from specchat.connection.opening import LoadPair
 from specchat.engine.api import Loading
 from specchat.errors import SpecchatError
 from specchat.safe_text import harmless
-from specchat.sharing.process_engine import ProcessEngine
+from specchat.sharing.loading import load_in_process
 from specchat.system.logs import log_internal_error
-from specchat.tui.actions.chat_actions import ChatActions
 from specchat.tui.clipboard import Copier
 from specchat.tui.commands import (
     COMMANDS,
@@ -64,6 +63,9 @@ from specchat.tui.widgets.suggestions import Suggestions
 from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.welcome import Welcome
 
+if TYPE_CHECKING:
+    from specchat.tui.actions.chat_actions import ChatActions
+
 REPLACED_COMMANDS = {"Theme", "Maximize", "Minimize"}
 """Commands of Textual left out: Theme is not saved, the others show a composer that cannot send."""
 UNARMED = {("previous_branch",), ("next_branch",)}
@@ -93,7 +95,7 @@ class ChatApp(App[None]):
     ]
     COMMANDS = {PaletteProvider}  # noqa: RUF012  # as above
 
-    def __init__(self, setup: Setup, load: LoadPair = ProcessEngine) -> None:
+    def __init__(self, setup: Setup, load: LoadPair = load_in_process) -> None:
         """Create the controllers; nothing is loaded before the first screen is shown."""
         super().__init__()
         self._begin_in(setup.screen.theme)
@@ -112,7 +114,13 @@ class ChatApp(App[None]):
         self.conversations, self.answers = self.state.conversations, self.state.answers
         self.pair_controller, self.pulls = self.state.pair_controller, self.state.pulls
         self.view.state = self.state
-        self.actions = ChatActions(self.view, self.state)
+
+    @cached_property
+    def actions(self) -> "ChatActions":
+        """What commands and keys do; the first frame needs none of it."""
+        from specchat.tui.actions.chat_actions import ChatActions
+
+        return ChatActions(self.view, self.state)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the colours that the style sheet needs and Textual's themes lack."""
@@ -134,6 +142,14 @@ class ChatApp(App[None]):
     def _remember(self, name: str, loading: Loading) -> None:
         """Keep a pair that was loaded among those to choose from; files are written in a thread."""
         self.run_worker(asyncio.to_thread(self.setup.remember, name, loading), group="remember")
+
+    def get_default_screen(self) -> Screen[object]:
+        """Return the main screen with the classes of its size: later they would restyle it all."""
+        screen = super().get_default_screen()
+        breakpoints = (self.HORIZONTAL_BREAKPOINTS, self.VERTICAL_BREAKPOINTS)
+        for cells, classes in zip(self.size, breakpoints, strict=True):
+            screen.add_class(max(each for each in classes if each[0] <= cells)[1], update=False)
+        return screen
 
     def compose(self) -> ComposeResult:
         """Yield the header, the sidebar, the conversation, the panel and the footer."""
@@ -174,8 +190,7 @@ class ChatApp(App[None]):
         self.pair_controller.require_session()
         self.state.idle.watch()
         self.state.unsent.begin(self._composer.restore)
-        if self.setup.is_first_run:
-            self.run_worker(self.actions.hints.find_first_pairs(), group="offers")
+        self.run_worker(self.actions.hints.find_first_pairs(), group="offers")
         gc.freeze()  # otherwise a full collection freezes the screen for 90 ms
         gc.enable()
 
@@ -248,7 +263,7 @@ class ChatApp(App[None]):
         if action == "message" and parameters not in UNARMED:
             return isinstance(self.focused, MessageView) and self.focused.is_armed
         if action in OFFER_COMMANDS:
-            return self.actions.hints.accepts(action)
+            return self.state.hint.accepts(action)
         return super().check_action(action, parameters)
 
     async def run_action(
@@ -310,7 +325,7 @@ class ChatApp(App[None]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette's entries: every command that can be run, and every preset."""
         for title, words, action in palette_rows(self.setup.key_of):
-            if action not in OFFER_COMMANDS or self.actions.hints.accepts(action):
+            if action not in OFFER_COMMANDS or self.state.hint.accepts(action):
                 run = partial(self.call_later, self.run_action, action)
                 yield SystemCommand(title, words, run)
         for preset in self.conversations.store.presets():

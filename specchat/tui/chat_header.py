@@ -12,7 +12,7 @@ from rich.text import Text
 from textual.content import Content
 from textual.style import Style
 
-from specchat.hub.client import is_offline
+from specchat.hub.offline import is_offline
 from specchat.safe_text import harmless, in_one_line
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.widgets.header_line import COMMAND

@@ -1,7 +1,7 @@
 """The main screen: carries out what controllers and actions request, with the right widget."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 from textual.geometry import Size
@@ -19,7 +19,6 @@ from specchat.tui.composer_frame import frame_subtitle, frame_title
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.chat_view import PRESSING, Subject
 from specchat.tui.navigation import Navigation
-from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
 from specchat.tui.texts.figures import Figures, stored_figures
 from specchat.tui.widgets.click_line import ClickLine
@@ -37,6 +36,9 @@ from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.strip import Strip
 from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.welcome import Welcome
+
+if TYPE_CHECKING:
+    from specchat.tui.screens.model_screen import ModelScreen
 
 NUM_LISTED = 500
 
@@ -190,8 +192,10 @@ class MainView:
     # --- for actions ---
 
     @property
-    def model_screen(self) -> ModelScreen | None:
+    def model_screen(self) -> "ModelScreen | None":
         """The models screen, while it is open."""
+        from specchat.tui.screens.model_screen import ModelScreen
+
         return next((s for s in self.app.screen_stack if isinstance(s, ModelScreen)), None)
 
     def show_hint(self) -> None:

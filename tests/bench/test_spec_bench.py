@@ -17,12 +17,13 @@ from specchat.bench.measurement import BenchmarkPlan, measure
 from specchat.bench.results import Arm, Results
 from specchat.bench.spec_bench import LARGEST_FILE, read_spec_bench
 from specchat.bench.tasks import Task
-from specchat.cli import main, model_arguments
+from specchat.cli import main
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine
 from specchat.errors import InvalidOption
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
+from specchat.sharing import process_engine
 from specchat.system.private_files import FOLDERS
 from tables import table
 
@@ -194,7 +195,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, questions: Path, tmp_path: Path) -> B
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def run(engine: Engine, *more: str) -> int:
-        monkeypatch.setattr(model_arguments, "ProcessEngine", lambda *_, **__: engine)
+        monkeypatch.setattr(process_engine, "ProcessEngine", lambda *_, **__: engine)
         return main(["bench", "--spec-bench", str(questions), *more])
 
     return run

@@ -25,7 +25,7 @@ from pseudo_terminal import on_terminal
 from scripts.support.tiny_gguf import write_model, write_with_head
 from specchat.catalogue.catalogue_file import TRIAL, load_entries
 from specchat.catalogue.fit import recommend
-from specchat.cli import check, main, model_arguments, pass_measuring
+from specchat.cli import check, main, pass_measuring
 from specchat.cli.ask import AnswerPainter
 from specchat.cli.pass_measuring import measure_unknown
 from specchat.decoding.request import Request
@@ -40,6 +40,7 @@ from specchat.planning.device import Device, find_machine
 from specchat.planning.memory import Sizes, devices_of_layers
 from specchat.requests.progress import Stage
 from specchat.safe_text import harmless
+from specchat.sharing import process_engine
 from specchat.sharing.engine_process import start_process
 from tables import table
 
@@ -410,7 +411,7 @@ def test_a_smaller_context_is_reported_on_stderr(
     (need,) = sizes.needs(ContextShape(4096), devices_of_layers(sizes.num_layers, 0, ()))
     machine = Device("CPU", "a processor", "cpu", need.total + need.cache // 4, 0)
     monkeypatch.setattr(loading, "list_devices", lambda: [machine])
-    monkeypatch.setattr(model_arguments, "ProcessEngine", LocalEngine)
+    monkeypatch.setattr(process_engine, "ProcessEngine", LocalEngine)
     monkeypatch.setattr(sys, "stdin", None)
 
     words = ["ask", "the", "--raw", "--target", str(path), "--threads", "1", "--json"]

@@ -17,10 +17,11 @@ from bench.fake_engine import FakeEngine
 from conftest import WriteModel
 from in_process import say_here
 from specchat.bench.tasks import TASKS
-from specchat.cli import main, model_arguments
+from specchat.cli import main
 from specchat.cli.arguments import BENCH_TASKS
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
+from specchat.sharing import process_engine
 from tables import table
 
 ROOT = Path(__file__).parents[2]
@@ -136,7 +137,7 @@ def test_an_interrupt_before_a_comparison_prints_no_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], at: int
 ) -> None:
     """The exit code is 130, and one line on stderr says what happened."""
-    monkeypatch.setattr(model_arguments, "ProcessEngine", lambda *_, **__: Interrupted(at))
+    monkeypatch.setattr(process_engine, "ProcessEngine", lambda *_, **__: Interrupted(at))
 
     assert main(["bench", "--task", "chat"]) == 130
     shown = capsys.readouterr()
@@ -149,7 +150,7 @@ def test_a_second_interrupt_keeps_the_results_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The speedup of the one comparison made so far is printed."""
-    monkeypatch.setattr(model_arguments, "ProcessEngine", lambda *_, **__: Interrupted(3))
+    monkeypatch.setattr(process_engine, "ProcessEngine", lambda *_, **__: Interrupted(3))
 
     assert main(["bench", "--task", "chat", "--temperature", "0"]) == 130
     out = capsys.readouterr().out

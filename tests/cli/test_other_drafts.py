@@ -11,7 +11,7 @@ from conftest import WriteModel
 from local_folders import put_in_hub
 from scripts.support.tiny_gguf import write_with_head
 from specchat.catalogue.catalogue_file import own_catalogue_path
-from specchat.cli.chat import find_other_drafts
+from specchat.cli.offers import find_other_drafts
 from specchat.engine.api import Loading
 from specchat.tui.setup import PairChoice
 

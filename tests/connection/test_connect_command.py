@@ -11,7 +11,7 @@ import pytest
 from connection.recording import read_recording
 from connection.scripted_server import ScriptedServer, json_answer
 from specchat.cli import main
-from specchat.hub.client import OFFLINE
+from specchat.hub.offline import OFFLINE
 from specchat.settings.editor import create_settings
 from specchat.settings.sources import read_settings
 

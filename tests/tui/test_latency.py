@@ -46,6 +46,44 @@ def test_the_first_frame_waits_for_no_heavy_library() -> None:
     assert shown.split() == []
 
 
+LATER = {
+    "multiprocessing",
+    "psutil",
+    "specchat.bench.race_picture",
+    "specchat.catalogue.draft_choice",
+    "specchat.catalogue.local_models",
+    "specchat.cli.offers",
+    "specchat.connection.connected_engine",
+    "specchat.gguf.header",
+    "specchat.hub.client",
+    "specchat.planning",
+    "specchat.server.client_setups",
+    "specchat.sharing.process_engine",
+    "specchat.tui.actions",
+    "specchat.tui.screens",
+    "specchat.workers",
+}
+"""What loading a pair, commands and their screens need."""
+CHOOSING = """
+from specchat.cli.arguments import parse
+from specchat.cli.option_arguments import complete
+from specchat.cli.chat import _first_choice
+complete(arguments := parse([]))
+_first_choice(arguments)
+import specchat.tui.app, sys
+print(*sys.modules)
+"""
+
+
+def test_the_first_frame_waits_for_no_code_that_comes_later(tmp_path: Path) -> None:
+    """Neither the choice of what to load nor the screen imports what is only used after it."""
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}
+    shown = subprocess.check_output(
+        [sys.executable, "-c", CHOOSING], env=environment, cwd=ROOT, text=True
+    )
+    assert LATER.isdisjoint(shown.split())
+
+
 @pytest.mark.anyio
 async def test_text_shows_soon_after_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within some 50 ms, the last step before a pause of the engine too; here 10 at once."""
@@ -103,6 +141,7 @@ async def test_the_screen_is_laid_out_once_for_new_lines_and_not_for_new_numbers
         view = app.query(AnswerView).last()
         view._parts.add([Chunk("\n\nmore\n\nlines")], stats)
         view.show(view._parts)
+        await until(pilot, lambda: bool(layouts))
         await pilot.pause(0.2)
         assert len(layouts) == 1
 

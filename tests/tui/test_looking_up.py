@@ -9,7 +9,7 @@ from textual.widgets import OptionList, Static
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
-from specchat.hub.client import OFFLINE
+from specchat.hub.offline import OFFLINE
 from specchat.tui.screens.dialogs import ChoiceScreen, ConfirmScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Offer

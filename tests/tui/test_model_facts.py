@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import Footer, Input, OptionList
+from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets._footer import FooterKey
 
 from scripted_chat import Script, chat
@@ -72,8 +72,12 @@ def listed(app: ChatApp) -> list[str | None]:
 
 async def mark(pilot: Any, name: str) -> str:
     """Highlight a pair, and return what the screen shows of it."""
-    options = pilot.app.screen.query_one(OptionList)
+    screen = pilot.app.screen
+    options = screen.query_one(OptionList)
     options.highlighted = options.get_option_index(name)
+    row = screen._listed.get(name)
+    details = screen._listed.with_siblings(row).details() if row else ""
+    await until(pilot, lambda: screen.query_one(".facts", Static).content == details)
     await pilot.pause(0.1)
     return " ".join(screen_text(pilot.app).replace("│", " ").split())
 
@@ -282,7 +286,7 @@ def test_an_installed_pair_is_read(options: Sequence[str], drafts: str) -> None:
 def test_a_pair_to_download_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the memory of this machine, with what the loaded pair frees; GPUs come first."""
     machine = Machine(9 * 10**9, ())
-    monkeypatch.setattr("specchat.catalogue.outlook.find_machine", lambda: machine)
+    monkeypatch.setattr("specchat.catalogue.pair_outlook.find_machine", lambda: machine)
     monkeypatch.setattr("specchat.planning.forecast.total_bytes", lambda: 16 * 10**9)
     offers = {each.name: each for each in find_offers(words())}
     small, large = offers["qwen3-8b"], offers["qwen3-14b"]

@@ -130,12 +130,12 @@ def test_a_failure_is_one_line_in_the_end(tmp_path: Path) -> None:
     """No traceback, but the log's name and an exit code."""
     broken = """
 from specchat.cli import main
-from specchat.tui import app
-class Broken(app.ChatActions):
+from specchat.tui.actions import chat_actions
+class Broken(chat_actions.ChatActions):
     def __init__(self, *given):
         super().__init__(*given)
         self.calls = {"models": lambda: 1 / 0}
-app.ChatActions = Broken
+chat_actions.ChatActions = Broken
 raise SystemExit(main())
 """
     terminal = start(tmp_path, ["-c", broken])

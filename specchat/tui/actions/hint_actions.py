@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from specchat.hub.client import is_offline
+from specchat.hub.offline import is_offline
 from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
 from specchat.tui.actions.pair_actions import PairActions
@@ -21,17 +21,11 @@ class HintActions:
     pair_actions: PairActions
 
     async def find_first_pairs(self) -> None:
-        """Offer starter pairs, unless none can be downloaded."""
-        if is_offline():
+        """Offer starter pairs on a first run, unless none can be downloaded."""
+        if is_offline() or not self.state.setup.is_first_run:
             return
         self.state.hint.begin_with(await asyncio.to_thread(self.pair_actions.offers))
         self.view.show_hint()
-
-    def accepts(self, command: str) -> bool:
-        """Return True if one of `OFFER_COMMANDS` has something to accept."""
-        index = OFFER_COMMANDS.index(command)
-        has_arrived = bool(self.state.pulls.arrived and index == 0)
-        return has_arrived or self.state.hint.offered(index) is not None
 
     def accept(self, command: str) -> None:
         """Ask to download the pair that the hint offers, or switch to the one that has arrived."""

@@ -32,6 +32,12 @@ class ModelHint:
         offer = self._first[index]
         return None if offer.name in self.pulls.running else offer
 
+    def accepts(self, command: str) -> bool:
+        """Return True if one of `OFFER_COMMANDS` has something to accept."""
+        index = OFFER_COMMANDS.index(command)
+        has_arrived = bool(self.pulls.arrived and index == 0)
+        return has_arrived or self.offered(index) is not None
+
     def hide(self) -> None:
         """Show nothing until a download has finished."""
         self._is_hidden = True

@@ -4,17 +4,17 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from specchat.errors import Cancelled, SpecchatError
-from specchat.hub.download import download
-from specchat.hub.tally import Tally
-from specchat.hub.transfer import DownloadProgress
 from specchat.system.logs import log_internal_error
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import LOG, Post
 from specchat.tui.setup import Offer
 from specchat.wording import progress_percent
+
+if TYPE_CHECKING:
+    from specchat.hub.transfer import DownloadProgress
 
 INTERVAL = 0.25
 """Seconds between two progress reports."""
@@ -38,6 +38,8 @@ class Pull(threading.Thread):
     """
 
     def __init__(self, offer: Offer, report: Callable[[PullState], object]) -> None:
+        from specchat.hub.tally import Tally
+
         super().__init__(name=f"pull {offer.name}", daemon=True)
         self.cancelled = threading.Event()
         self._offer = offer
@@ -47,6 +49,8 @@ class Pull(threading.Thread):
 
     def run(self) -> None:
         """Download the files that are missing."""
+        from specchat.hub.download import download
+
         end = PullState("installed")
         try:
             is_cancelled = self.cancelled.is_set
@@ -60,7 +64,7 @@ class Pull(threading.Thread):
             end = PullState("failed", words=reason)
         self._report(end)
 
-    def _progressed(self, progress: DownloadProgress) -> None:
+    def _progressed(self, progress: "DownloadProgress") -> None:
         """Record the progress of one file; report the total now and then."""
         tally = self._tally
         if tally.update(progress):

@@ -18,7 +18,7 @@ from specchat.requests.answer_update import Update
 from specchat.requests.progress import Progress, Stage
 from specchat.requests.prompt_size import PromptSize
 from specchat.sharing.engine_events import EngineEvents
-from specchat.sharing.process_engine import ProcessEngine
+from specchat.sharing.loading import load_in_process
 from specchat.sharing.shared_engine import SECONDS_TO_END, SharedEngine
 from specchat.sharing.tickets import Ticket
 
@@ -135,7 +135,7 @@ class Session:
         source: EngineSource,
         listener: EngineEvents,
         post: Post,
-        load: LoadPair = ProcessEngine,
+        load: LoadPair = load_in_process,
         before: "Session | None" = None,
     ) -> None:
         """Start loading the pair once the previous session has ended and freed its memory."""

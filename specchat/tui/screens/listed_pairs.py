@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from specchat.catalogue.outlook import Outlook
 from specchat.chat.answer_statistics import AnswerTotals
-from specchat.hub.client import is_offline
+from specchat.hub.offline import is_offline
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.screens.model_rows import ModelRow
 from specchat.tui.setup import Offer

@@ -14,7 +14,7 @@ from specchat.catalogue.outlook import Outlook
 from specchat.chat.answer_statistics import AnswerTotals
 from specchat.errors import SpecchatError
 from specchat.hub.cache import cache_root
-from specchat.hub.client import is_offline
+from specchat.hub.offline import is_offline
 from specchat.safe_text import harmless
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog

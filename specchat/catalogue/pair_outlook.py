@@ -1,0 +1,116 @@
+"""Describes a pair before it is loaded: its drafter, its context, and the memory it needs here."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from specchat.catalogue.entry import EMBEDDED, HEAD_KINDS, Entry, KnownHead
+from specchat.catalogue.fit import memory_of_entry
+from specchat.catalogue.header_cache import HeaderCache
+from specchat.catalogue.known_speed import KnownSpeed, known_speed
+from specchat.catalogue.model_names import model_title, quantisation_in
+from specchat.catalogue.outlook import Outlook
+from specchat.drafter_registry import PLAIN
+from specchat.errors import SpecchatError
+from specchat.gguf.draft_kinds import kind_of
+from specchat.options.declarations import LoadOptions
+from specchat.planning.device import find_machine
+from specchat.planning.forecast import UNKNOWN, Forecast, HeadCost, Room, foresee, free_rooms
+from specchat.wording import short_size
+
+LOOKUP = "lookup in the text"
+NO_DRAFTS = "nothing"
+OWN_HEAD = "its own prediction head"
+HEAD = "a prediction head"
+
+
+def listed_outlook(entry: Entry) -> Outlook:
+    """Return what the catalogue knows of a pair, without this machine's memory."""
+    draft = model_title(entry.draft.name) if entry.draft else LOOKUP
+    draft = HEAD if entry.kind in HEAD_KINDS else draft
+    return Outlook(
+        target=entry.target.name,
+        drafts=OWN_HEAD if entry.kind == EMBEDDED else draft,
+        quantisation=quantisation_in(entry.target.name),
+    )
+
+
+def outlook_of_entry(entry: Entry, held_bytes: int) -> Outlook:
+    """Return the outlook of a pair of the catalogue that is not installed.
+
+    `held_bytes` is the memory that the loaded pair frees.
+    """
+    listed = listed_outlook(entry)
+    memory = next(iter(memory_of_entry(entry)), None)
+    if memory is None:
+        return listed
+    on_gpus, in_all = free_rooms(find_machine(), held_bytes)
+    is_on_gpus = memory.num_bytes <= on_gpus
+    room = Room(memory.num_bytes, on_gpus if is_on_gpus else in_all)
+    text = _room_text(room, "GPU memory" if is_on_gpus else "memory")
+    return replace(listed, context=memory.ctx, memory=f"≈ {text}", fits=room.needed <= room.free)
+
+
+def outlook_of_files(
+    target: Path, draft: Path | None, options: LoadOptions, drafter: str, held_bytes: int
+) -> Outlook:
+    """Return the outlook of an installed pair, read from its files.
+
+    `held_bytes` is the memory that the loaded pair frees.
+    """
+    try:
+        machine = find_machine(options.workers)
+        forecast = foresee(target, draft, options, machine, held_bytes)
+    except SpecchatError as error:
+        return Outlook(target=target.name, fits=False, notice=str(error))
+    on_gpus = "GPU and worker memory" if options.workers else "GPU memory"
+    from specchat.catalogue.known_heads import missing_head  # loads msgspec
+
+    with HeaderCache() as cache:
+        missing = None if forecast.head else missing_head(target, cache)
+    rooms = ((on_gpus, forecast.gpus), ("memory", forecast.host))
+    return Outlook(
+        target=target.name,
+        drafts=_drafts_text(forecast, draft, drafter),
+        quantisation=forecast.target.quantisation,
+        context=forecast.ctx,
+        memory=" and ".join(_room_text(room, name) for name, room in rooms if room),
+        fits=forecast.fits,
+        speed=_speed_text(known_speed(machine, forecast.target, draft)),
+        head=_head_text(forecast.head, missing),
+        notice="; ".join(filter(None, (forecast.placement, forecast.notice))),
+    )
+
+
+def _head_text(head: HeadCost | None, missing: KnownHead | None) -> str:
+    """Return what a target's prediction head takes, or how to get the one that it lacks."""
+    if missing:
+        return f"lacks its head, {missing.offer}"
+    return f"the head {head}" if head else ""
+
+
+def _speed_text(speed: KnownSpeed) -> str:
+    """Return the predicted speed, if passes were measured, and what they cost."""
+    texts = filter(None, [speed.speed_text, f"passes over {speed.stair_text}"])
+    return "; ".join(texts)
+
+
+def _drafts_text(forecast: Forecast, draft: Path | None, drafter: str) -> str:
+    """Return the drafter of a pair in words, for this choice of a drafter."""
+    if drafter == PLAIN:
+        return NO_DRAFTS
+    if forecast.draft is None:
+        return LOOKUP
+    if draft is None:
+        return OWN_HEAD
+    kind = kind_of(forecast.draft)
+    name = model_title(draft.name)
+    return f"{name}, a {kind.noun}" if kind.is_head else name
+
+
+def _room_text(room: Room, name: str) -> str:
+    """Return the memory needed and free, the latter only if the system reports it."""
+    if room.free >= UNKNOWN:
+        return f"{' '.join(short_size(room.needed))} {name}"
+    needed, unit = short_size(room.needed)
+    free, unit_of_free = short_size(room.free)
+    return f"{needed}{f' {unit}' * (unit != unit_of_free)} of {free} {unit_of_free} {name}"
