@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from itertools import pairwise
-from time import monotonic
+from heapq import heappop, heappush
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
@@ -15,12 +16,12 @@ from specchat.decoding.chunk import Chunk, Piece, TreeToken
 from specchat.decoding.statistics import Statistics
 from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
-from specchat.tui.controllers import ghosts
+from specchat.tui.controllers import answers, ghosts
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.texts.ghost_text import Ghost, after_verdict, before_verdict
 from tables import table
 from tui.driving import say, screen_text, until
-from tui.test_controllers import Display, FakeView
+from tui.test_controllers import Chat, Display, FakeView
 
 
 @pytest.fixture
@@ -108,43 +109,83 @@ async def test_drafts_can_be_turned_off(without: str, monkeypatch: pytest.Monkey
     """By a setting and a command; without colours they are off."""
     if without == "colours":
         monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(ghosts, "PERIOD", 0.0)
     screen = ScreenOptions(ghost=without != "setting")
-    app = chat(Script(["One two three four five six. " * 4], pause=0.1), screen=screen)
+    app = chat(Script(["One two three."], hold=threading.Event()), screen=screen)
     verdicts = Verdicts(app)
     async with app.run_test(size=(100, 30)) as pilot:
         if without == "command":
             await say(pilot, "/ghost")
-        await say(pilot, "Count")
-        assert "five six." in screen_text(app)
-    assert bool(verdicts.due) == (not without)
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: "One two thre" in screen_text(app))
+        verdicts.due.clear()
+        take(app, chain("e four five ", ("e four", " fi", "ve "), (" fo", "ur")))
+        assert bool(verdicts.due) == (not without)
+        app.answers.stop()
+
+
+class Clock:
+    """Seconds that pass only when they are waited for, and the timers of a view in them."""
+
+    def __init__(self, view: FakeView) -> None:
+        self.now = 1000.0
+        self._view = view
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
+        self._number = count()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and fire the timers whose time comes."""
+        end = self.now + seconds
+        while True:
+            for wait, act in self._view.timers:
+                heappush(self._due, (self.now + wait, next(self._number), act))
+            self._view.timers.clear()
+            if not self._due or self._due[0][0] > end:
+                break
+            self.now, _, act = heappop(self._due)
+            act()
+        self.now = end
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("rate", [10, 60])
 async def test_drafts_come_at_a_calm_pace(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many steps a second there are: each stands until its verdict has been seen."""
-    monkeypatch.setattr(ghosts, "PERIOD", 0.6)
-    monkeypatch.setattr(ghosts, "LATE", 60.0)  # on a busy machine, too
+    told = Chat(Script(["One two three."], hold=threading.Event()))
+    await told.questions.ask("Count")
+    told.follow_until(lambda: bool(told.view.answers[-1].text))
+    writing, clock = told.answers.current, Clock(told.view)
+    assert writing is not None
+    assert writing.question is not None
+    assert writing.question.ticket is not None
     drawn: list[tuple[float, Ghost]] = []
     draw = Writing.show
 
     def show(writing: Writing, drafted: Ghost | None = None) -> None:
-        drawn.append((monotonic(), drafted or Ghost("")))
+        drawn.append((clock.now, drafted or Ghost("")))
         draw(writing, drafted)
 
     monkeypatch.setattr(Writing, "show", show)
-    app = chat(Script(["One two three. " * 400], pause=1 / rate))
-    async with app.run_test(size=(100, 30)) as pilot:
-        await say(pilot, "Count", wait=False)
-        await until(pilot, lambda: sum(ghost.is_rejected for _, ghost in drawn) == 3)
-        await pilot.press("escape")
+    for module in (ghosts, answers):
+        monkeypatch.setattr(module, "monotonic", lambda: clock.now)
+    told.answers.ghosts.has_colours = lambda: True
+    while sum(ghost.is_rejected for _, ghost in drawn) < 3:
+        writing.question.ticket.add([chain(" a b", (" a", " b"), (" x",))], Statistics())
+        while not told.calls.empty():
+            told.calls.get()()
+        clock.wait(1 / rate)
     drafts = [place for place, (_, ghost) in enumerate(drawn) if ghost.held][:3]
     for place in drafts:
         (drafted_at, _), (judged_at, verdict) = drawn[place : place + 2]
         assert verdict.is_rejected  # no newer text has replaced the draft
-        assert judged_at - drafted_at >= 0.9 * ghosts.HOLD
+        assert judged_at == pytest.approx(drafted_at + ghosts.HOLD)
+        is_seen = [at for at, _ in drawn[place + 2 :]][:1]
+        assert all(at > judged_at + 0.99 * ghosts.SHOWN for at in is_seen)
     times = [drawn[place][0] for place in drafts]
     assert all(after - before >= ghosts.PERIOD for before, after in pairwise(times))
+    told.answers.stop()
+    told.follow_until(lambda: told.answers.current is None)
+    told.store.close()
 
 
 def test_late_verdicts_show_a_slow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
