@@ -370,12 +370,12 @@ def test_nothing_is_shown_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> Non
     """And a server that never ends its stream is not waited for."""
     monkeypatch.setattr("specchat.connection.connected_engine.LAST_FIGURES_SECONDS", 0.3)
     part = {"choices": [{"delta": {"content": "Paris"}}]}
-    endless = [each for _ in range(200) for each in (0.02, part)]
+    endless = [each for _ in range(2000) for each in (0.02, part)]
     with read_recording("ollama").server() as server, connected(server) as engine:
         server.put("POST", CHAT, event_answer([part, ending("stop"), *endless], is_done=False))
         began = monotonic()
         assert parts(list(engine.answer(QUESTION))) == ("", "Paris")
-        assert monotonic() - began < 3
+        assert monotonic() - began < 20
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from specchat.planning.memory import Sizes
 from specchat.prompts.chat_text import tokenize_chat
 from specchat.system.private_files import make_private
 
-SECONDS, AT_ONCE = 60, 5
+SECONDS, AT_ONCE = 60, 60
 
 
 def sample(target: Path, work: Path, num_answers: int = 1) -> AnswerStore:

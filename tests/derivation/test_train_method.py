@@ -152,13 +152,13 @@ def test_no_more_answers_are_awaited_than_there_is_room_for(
         store.add(answers(0, count))
     prompts = TrainingPrompts(Loading(demo, threads=1))
     with AnswerSampling(prompts, derivation.work, store, 1) as sampling:
-        batches = batches_of(derivation, sampling)
+        batches = batches_of(derivation, sampling, seconds=600.0)
         if count:
             assert next(batches).tokens.size
         else:
             with pytest.raises(SpecchatError, match="GB of answers: make room first"):
                 next(batches)
-    assert monotonic() - began < 20
+    assert monotonic() - began < 200
 
 
 def test_without_sampling_there_must_be_answers(

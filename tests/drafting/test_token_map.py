@@ -275,7 +275,7 @@ def test_an_endless_token_takes_no_time_to_spell() -> None:
     """Only a file made to do harm has one; its end does not count."""
     same = [b"a", b"z"]
     tokens = map_of([*same, b"z" * 100_000 + b"a"], [*same, b"z" * 100_000 + b"b"])
-    began = time.monotonic()
+    began = time.process_time()
 
     assert set(tokens.read([2])) == {1}
-    assert time.monotonic() - began < 1.0
+    assert time.process_time() - began < 1.0

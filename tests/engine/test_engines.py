@@ -324,7 +324,7 @@ def test_an_engine_whose_client_died_ends(tiny: WriteModel, tmp_path: Path) -> N
         env={**os.environ, "PYTHONPATH": root},
     )
     engine_process = int(done.stdout)
-    for _ in range(100):
+    for _ in range(600):
         if not is_running(engine_process):
             return
         time.sleep(0.1)

@@ -156,7 +156,7 @@ def test_devices_of_workers_are_used_only_where_they_are_named(
             assert local.facts.plan.startswith("all on the CPU")
             assert answer(local) == answer(split)
         assert split.facts.plan.startswith("target on the worker")
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while probe_clients(two_workers[0]) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert probe_clients(two_workers[0]) == ()
@@ -356,21 +356,21 @@ def test_a_restarted_worker_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_late_answer_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may be late once; twice in a row is too much."""
     monkeypatch.setattr(worker_watch, "INTERVAL_SECONDS", 0.05)
-    monkeypatch.setattr(worker_watch, "SILENCE_SECONDS", 0.3)
+    monkeypatch.setattr(worker_watch, "SILENCE_SECONDS", 1.0)
     port, lost, num_asked = free_ports(), Lost(), [0]
 
     def late(peer: socket.socket) -> None:
         num_asked[0] += 1
         peer.recv(1 << 10)
         if num_asked[0] % 2:  # every other time
-            time.sleep(0.4)
+            time.sleep(1.2)
         peer.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"id": "a"}')
 
     with (
         OtherServer(late, port + 1),
         WorkerWatch(watched(WorkerAddress("127.0.0.1", port)), lost),
     ):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while num_asked[0] < 6 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert lost.lines == []

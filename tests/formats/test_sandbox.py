@@ -262,8 +262,10 @@ def test_a_template_does_not_outlive_the_process_that_asked_for_it() -> None:
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(0.5)
-        children = psutil.Process(process.pid).children(recursive=True)
+        deadline = time.monotonic() + 60
+        while not (children := psutil.Process(process.pid).children(recursive=True)):
+            assert time.monotonic() < deadline
+        time.sleep(0.5)  # until the template runs
         process.kill()
 
     assert children

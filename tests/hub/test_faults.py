@@ -431,7 +431,7 @@ def test_a_list_of_files_is_not_waited_for(
     began = time.monotonic()
     with pytest.raises(DownloadFailed, match=r"has no file other\.gguf"):
         get(replace(FILE, file="other.gguf"))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # half of what the hub would take
     if hub.listing:
         hub.listing.set()
 

@@ -45,7 +45,7 @@ def pulling(script: str = PULL) -> Iterator[subprocess.Popen[str]]:
 def wait_for_a_part() -> None:
     """Return when some bytes have arrived."""
     part = part_path(FILE, SHA256)
-    for _ in range(1000):
+    for _ in range(6000):
         if part.exists() and part.stat().st_size > 10_000:
             return
         time.sleep(0.01)

@@ -356,10 +356,10 @@ def test_a_long_prompt_stops_soon_after_the_flag(tiny: WriteModel) -> None:
         Context(model, options, abort) as memory,
     ):
         threading.Timer(0.2, abort.set).start()
-        started = time.perf_counter()
+        started = time.process_time()
         with pytest.raises(Cancelled):
             memory.prefill(TEXT * 17)
-        assert time.perf_counter() - started < 5
+        assert time.process_time() - started < 5
         assert memory.length < 15_000
 
 

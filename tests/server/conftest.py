@@ -81,7 +81,7 @@ class Running:
     def end(self) -> None:
         """End the server and wait for it."""
         self.server.end()
-        self.thread.join(10)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
     def chat(self, question: str = "What is specchat?", **fields: Any) -> dict[str, Any]:

@@ -291,10 +291,10 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_key_of_very_many_parts_is_read_soon(path: Path) -> None:
-    """The error comes within seconds."""
-    began = time.monotonic()
+    """The error comes within seconds of the processor's time."""
+    began = time.process_time()
     with pytest.raises(SettingsError):
         read(path, "a." * 50_000 + "b = 1")
     with pytest.raises(SettingsError):
         read(path, "[sampling]\n" + "x = {" + "a." * 50_000 + "b = 1}")
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10

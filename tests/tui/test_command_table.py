@@ -82,17 +82,16 @@ async def test_the_footer_stays_behind_a_dialog() -> None:
     async with app.run_test(size=WIDE) as pilot:
         footer = app.screen.query_one(Footer)
         await until(pilot, lambda: app.pair_controller.facts is not None)
-        await pilot.pause(0.3)  # the start screen is shown
-        await until(pilot, lambda: bool(footer.query(FooterKey)))
-        await pilot.pause(0.5)  # it is composed again once the composer has the focus
+        # it is composed again once the composer has the focus
+        await until(pilot, lambda: screen_text(app).splitlines()[-1].split() == KEYS)
+        await pilot.pause(0.5)
         keys = list(footer.query(FooterKey))
         await pilot.press("f1")
         await pilot.pause(0.2)
         assert list(footer.query(FooterKey)) == keys
         assert all(key.region for key in keys)
         await pilot.press("escape")
-        await pilot.pause(0.3)
-        assert "Help" in screen_text(app).splitlines()[-1]
+        await until(pilot, lambda: "Help" in screen_text(app).splitlines()[-1])
         assert all(key.region for key in footer.query(FooterKey))
 
 
@@ -110,7 +109,9 @@ async def test_the_footer_lets_go_of_its_old_keys() -> None:
         footer = app.screen.query_one(Footer)
         await until(pilot, lambda: bool(footer.query(FooterKey)))
         await say(pilot, "Hi")
-        await pilot.pause(0.5)  # it is composed again once the composer has the focus
+        # it is composed again once the composer has the focus
+        await until(pilot, lambda: "Send" in screen_text(app).splitlines()[-1])
+        await pilot.pause(0.5)
         removed = [weakref.ref(key) for key in footer.query(FooterKey)]
         for pressed in ("shift+up", "escape", "shift+up"):
             before = weakref.ref(footer.query(FooterKey).first())

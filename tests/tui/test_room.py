@@ -132,8 +132,7 @@ async def test_the_panel_covers_the_chat_where_both_have_no_room(size: tuple[int
         await until(pilot, lambda: app.query_one(Composer).region.width >= 8)
         await pilot.resize_terminal(100, 30)
         await pilot.press("f3")
-        await pilot.pause(0.2)
-        assert app.query_one(Composer).region.width > 50
+        await until(pilot, lambda: app.query_one(Composer).region.width > 50)
 
 
 @pytest.mark.slow

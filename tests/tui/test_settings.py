@@ -196,6 +196,8 @@ async def test_a_theme_shows_while_the_cursor_is_on_it(file: Path) -> None:
             await until(pilot, lambda: not app.screen.has_class("-preview"))
             expected = before if last == "escape" else "nord"
             await until(pilot, partial(is_theme, app, expected))
+            if last == "enter":
+                await until(pilot, lambda: says(file, 'theme = "nord"'))
             await pilot.pause(0.1)
             assert says(file, 'theme = "nord"') == (last == "enter")
 

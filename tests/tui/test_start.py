@@ -76,9 +76,11 @@ async def test_a_question_of_the_start_screen_is_asked(*, uses_mouse: bool) -> N
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: "Scripted 8B" in screen_text(app))
-        await pilot.pause(0.2)  # until it is laid out
+        questions = app.query_one(Welcome).query_one(OptionList)
+        await until(pilot, lambda: bool(questions.region))
+        await pilot.pause()
         if uses_mouse:
-            await pilot.click(app.query_one(Welcome).query_one(OptionList), offset=(5, 1))
+            await pilot.click(questions, offset=(5, 1))
         else:
             await pilot.press("shift+up", "escape")
             assert isinstance(app.focused, Composer)

@@ -14,7 +14,7 @@ from specchat.workers.tcp_relay import Relay
 
 def wait_until(is_true: Callable[[], bool]) -> None:
     """Wait for something that another thread does."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not is_true():
         assert time.monotonic() < deadline
         time.sleep(0.01)

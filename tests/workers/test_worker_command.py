@@ -43,7 +43,7 @@ BUILD = ChildResult(BuildReport(version(), "", can_offload=False, backends=("CPU
 
 def wait_until(is_true: Callable[[], bool]) -> None:
     """Wait for something that another process does."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not is_true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
