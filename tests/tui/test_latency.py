@@ -54,7 +54,6 @@ LATER = {
     "specchat.catalogue.local_models",
     "specchat.cli.offers",
     "specchat.connection.connected_engine",
-    "specchat.gguf.header",
     "specchat.hub.client",
     "specchat.planning",
     "specchat.server.client_setups",
