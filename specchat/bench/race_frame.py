@@ -76,7 +76,7 @@ def chips(lane: Lane, width: int) -> Sequence[Chip]:
     return _laid_out(lane.steps, width)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)
 def _laid_out(steps: Sequence[RaceStep], width: int) -> tuple[Chip, ...]:
     return tuple(_wrapped(steps, width))
 
@@ -103,9 +103,10 @@ def drawable(text: str) -> str:
     return UNDRAWABLE.sub("\ufffd", harmless(text))
 
 
-def legend(race: Race) -> list[TokenOrigin]:
-    """Return the origins that occur in a race, drafters first."""
-    names = {name for lane in race.lanes for step in lane.steps for name in step.origins}
+def legend(races: Sequence[Race]) -> list[TokenOrigin]:
+    """Return the origins that occur in races, drafters first."""
+    lanes = [lane for race in races for lane in race.lanes]
+    names = {name for lane in lanes for step in lane.steps for name in step.origins}
     return [origin for origin in origins() if origin.name in names]
 
 
@@ -134,23 +135,47 @@ def frame_height(race: Race, width: int) -> int:
     return HEAD + FOOT + 1 + max((lane[-1].row for lane in laid_out if lane), default=0)
 
 
+def frames(races: Sequence[Race], seconds: float, width: int, height: int) -> list[Text]:
+    """Return the lines of a race, or of several of one prompt, one below the other."""
+    if len(races) == 1:
+        return frame(races[0], seconds, width, height)
+    lines, own = [_head(races[0].prompt, width)], (height - 1) // len(races)
+    for race in races:
+        result = race.benchmark if seconds >= race.seconds else ""
+        head = " · ".join(filter(None, (race.target, race.files, result)))
+        lines += frame(race, seconds, width, own, head=head)
+    return [*lines, *(Text() for _ in range(height - len(lines)))]
+
+
 def frame(
-    race: Race, seconds: float, width: int, height: int, colours: Shades | None = None
+    race: Race,
+    seconds: float,
+    width: int,
+    height: int,
+    colours: Shades | None = None,
+    *,
+    head: str = "",
 ) -> list[Text]:
     """Return the lines of a race at a moment, exactly `height` of them.
 
-    The result is at the top once both lanes have ended.
+    The first one is the prompt, unless there is another `head`. The result is below it once both
+    lanes have ended.
     """
     columns = (width - GAP) // 2
     rows = max(1, height - HEAD - FOOT)
     lanes = [_lane_lines(race, lane, seconds, columns, rows, colours) for lane in race.lanes]
-    head = Text(set_cell_size(UNDRAWABLE.sub("", in_one_line(race.prompt)), width), "dim")
     joined = [_joined(pair, columns) for pair in zip(*lanes, strict=True)]
     result, details = _result_lines(race, width) if seconds >= race.seconds else (Text(), Text())
-    lines = [head, result, *joined, details, _legend_line(race, width, colours)][:height]
+    first, last = _head(head or race.prompt, width), _legend_line(race, width, colours)
+    lines = [first, result, *joined, details, last][:height]
     for line in lines:
         line.truncate(width)
     return lines
+
+
+def _head(text: str, width: int) -> Text:
+    """Return the beginning of a text as a line."""
+    return Text(set_cell_size(UNDRAWABLE.sub("", in_one_line(text)), width), "dim")
 
 
 def _lane_lines(
@@ -226,7 +251,7 @@ def _legend_line(race: Race, width: int, colours: Shades | None) -> Text:
     lines = []
     for labels in (label_of, lambda of: label_of(of).removeprefix("accepted: ")):
         lines.append(Text())
-        for source in legend(race):
+        for source in legend([race]):
             chip = ("A", "") if source == TARGET else ("  ", f"on {shades(source, colours)[0]}")
             lines[-1].append(*chip).append(f" {labels(source)}   ", "dim")
     return next((line for line in lines if line.cell_len - GAP <= width), lines[-1])

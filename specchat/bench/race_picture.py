@@ -1,4 +1,4 @@
-"""A race as a file: a still or looping SVG, PNG, GIF, a terminal recording, or JSON.
+"""A race, or several of one prompt, as a file: a looping SVG, PNG, GIF, a terminal recording, JSON.
 
 Viewers without animation show the last frame of the SVG. The terminal output of `play` is either
 shown or recorded.
@@ -6,7 +6,7 @@ shown or recorded.
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from math import inf
 from pathlib import Path
@@ -14,11 +14,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from specchat.bench.race_frame import drawable, frame
+from specchat.bench.race_frame import drawable, frames
 from specchat.bench.race_raster import as_gif, as_png, require_pillow
 from specchat.bench.race_record import Race
 from specchat.bench.race_scene import EDGE, PAGE, Answer, Bar, Box, Group, Part, Scene, scene_of
-from specchat.errors import InvalidOption
+from specchat.chat.export import output_path
 from specchat.safe_text import in_one_line
 
 FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
@@ -30,35 +30,25 @@ INTERVAL = 1 / 15
 LAST_SECONDS = 3.0
 """How long a recording shows the result."""
 SIZE = (96, 28)
+ROWS_EACH = 14
+"""The height of each of several races."""
 
 
-def draw(race: Race, seconds: float = inf) -> str:
-    """Return a still SVG of a moment, by default the last one."""
-    scene = scene_of(race)
-    return _svg(scene, min(seconds, scene.seconds), is_loop=False)
-
-
-def animate(race: Race) -> str:
-    """Return an SVG that plays the race in a loop, at its original speed."""
-    scene = scene_of(race)
-    return _svg(scene, scene.seconds, is_loop=True)
-
-
-def moments(race: Race) -> Iterator[float]:
+def moments(seconds: float) -> Iterator[float]:
     """Yield the times of the frames; the last one is the end."""
-    yield from (INTERVAL * number for number in range(int(race.seconds / INTERVAL) + 1))
-    yield race.seconds
+    yield from (INTERVAL * number for number in range(int(seconds / INTERVAL) + 1))
+    yield seconds
 
 
-def play(race: Race, console: Console) -> Iterator[tuple[float, str]]:
+def play(races: Sequence[Race], console: Console) -> Iterator[tuple[float, str]]:
     """Yield times, each with the terminal output that updates the previous frame.
 
     The output fills a screen of the console's size, from the top row.
     """
     width, height = console.size
     shown: list[str | None] = [None] * height
-    for seconds in moments(race):
-        lines = [_drawn(console, line) for line in frame(race, seconds, width, height)]
+    for seconds in moments(max(race.seconds for race in races)):
+        lines = [_drawn(console, line) for line in frames(races, seconds, width, height)]
         changes = [
             f"\x1b[{row};1H\x1b[0m\x1b[K{line}"
             for row, (line, before) in enumerate(zip(lines, shown, strict=True), 1)
@@ -69,12 +59,13 @@ def play(race: Race, console: Console) -> Iterator[tuple[float, str]]:
         shown = [*lines]
 
 
-def as_cast(race: Race) -> str:
+def as_cast(races: Sequence[Race]) -> str:
     """Return a recording in version 2 of asciinema's format; what was raced stands below it."""
-    width, height = SIZE
-    files, where = race.origin_lines()
-    lines = (" · ".join(filter(None, (race.target, files))), where)
+    first, has_many = races[0], len(races) > 1
+    lines = ["" if has_many else " · ".join(filter(None, (first.target, first.files))), first.where]
     sources = [Text(drawable(in_one_line(line)), "dim") for line in lines if line]
+    width, height = SIZE
+    height = max(height, 1 + ROWS_EACH * len(races) + len(sources)) if has_many else height
     console = _recorder(width, height - len(sources))
     header = {"version": 2, "width": width, "height": height, "title": "specchat race"}
     start = "\x1b[2J\x1b[?25l"
@@ -82,8 +73,8 @@ def as_cast(race: Race) -> str:
         line.truncate(width, overflow="ellipsis")
         start += f"\x1b[{row};1H{_drawn(console, line)}"
     events = [[0.0, "o", start]]
-    events += [[round(seconds, 3), "o", out] for seconds, out in play(race, console)]
-    events.append([round(race.seconds + LAST_SECONDS, 3), "o", "\x1b[?25h"])
+    events += [[round(seconds, 3), "o", out] for seconds, out in play(races, console)]
+    events.append([round(max(race.seconds for race in races) + LAST_SECONDS, 3), "o", "\x1b[?25h"])
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in [header, *events])
 
 
@@ -101,42 +92,25 @@ def _drawn(console: Console, line: Text) -> str:
     return drawn.get()
 
 
-def _json(race: Race) -> str:
-    return json.dumps(race.as_record(), ensure_ascii=False) + "\n"
+def _json(races: Sequence[Race]) -> str:
+    """Return the records, one a line."""
+    records = [race.as_record() for race in races]
+    return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
 
 
-def _in_bytes(write: Callable[[Race], str]) -> Callable[[Race], bytes]:
-    return lambda race: write(race).encode()
-
-
-ENDINGS: Mapping[str, Callable[[Race], bytes]] = {
-    ".svg": _in_bytes(animate),
-    ".png": lambda race: as_png(scene_of(race)),
-    ".gif": lambda race: as_gif(scene_of(race), INTERVAL, REST_SECONDS),
-    ".cast": _in_bytes(as_cast),
-    ".json": _in_bytes(_json),
+ENDINGS: Mapping[str, Callable[[Sequence[Race]], bytes]] = {
+    ".svg": lambda races: animate(scene_of(races)).encode(),
+    ".png": lambda races: as_png(scene_of(races)),
+    ".gif": lambda races: as_gif(scene_of(races), INTERVAL, REST_SECONDS),
+    ".cast": lambda races: as_cast(races).encode(),
+    ".json": lambda races: _json(races).encode(),
 }
-"""The functions that turn a race into the content of a file, by the file's ending."""
+"""The functions that turn races of one prompt into the content of a file, by the file's ending."""
 
 
 def card_path(name: str | Path) -> Path:
-    """Return the path that a name stands for: as in a shell, in this folder or in one it names.
-
-    Raises InvalidOption unless a race can be saved there.
-    """
-    try:
-        path = Path.cwd() / Path(name).expanduser()
-        has_folder, is_folder = path.parent.is_dir(), path.is_dir()
-    except RuntimeError as error:  # no such user
-        raise InvalidOption(f"{name}: {error}") from None
-    except OSError as error:  # a folder that must not be searched, or a name that is too long
-        raise InvalidOption(f"{name}: {error.strerror}") from None
-    if path.suffix not in ENDINGS:
-        raise InvalidOption(f"{name}: the file name must end in {', '.join(ENDINGS)}")
-    if not has_folder:
-        raise InvalidOption(f"{name}: no folder {path.parent}; create it first")
-    if is_folder:
-        raise InvalidOption(f"{name} is a folder: name a file in it")
+    """Return the path of a card. Raises InvalidOption as `output_path` does, and without Pillow."""
+    path = output_path(name, ENDINGS)
     if path.suffix in (".png", ".gif"):
         require_pillow(path.suffix)
     return path
@@ -145,12 +119,10 @@ def card_path(name: str | Path) -> Path:
 # --- SVG
 
 
-def _svg(scene: Scene, moment: float, *, is_loop: bool) -> str:
-    """Return a scene at a moment, or all of it played in a loop."""
+def animate(scene: Scene) -> str:
+    """Return an SVG that plays a scene in a loop, at its original speed; at first it is the end."""
     width, height = scene.width, scene.height
-    length = scene.seconds + REST_SECONDS if is_loop else 0.0
-    rows = scene.answers[0]
-    clip = f'<rect x="-4" y="0" width="{_number(rows.width + 8)}" height="{_number(rows.height)}"/>'
+    length = scene.seconds + REST_SECONDS
     edge = f'width="{width - 1}" height="{height - 1}" rx="10" fill="{PAGE}" stroke="{EDGE}"'
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     text = f'font-family="{FONTS}" direction="ltr" xml:space="preserve"'
@@ -159,22 +131,19 @@ def _svg(scene: Scene, moment: float, *, is_loop: bool) -> str:
         f"<title>{escape(scene.title)}</title>",
         "<style>text{white-space:pre;unicode-bidi:isolate}</style>",
         f'<rect x="0.5" y="0.5" {edge}/>',
-        f'<defs><clipPath id="rows">{clip}</clipPath></defs>',
-        *(_group(group, moment, length) for group in scene.groups),
-        *(_bar(bar, moment, length) for bar in scene.bars),
-        *(_answer(answer, moment, length) for answer in scene.answers),
+        *(_group(group, length) for group in scene.groups),
+        *(_bar(bar, length) for bar in scene.bars),
+        *(_answer(answer, place, length) for place, answer in enumerate(scene.answers)),
         "</svg>\n",
     ]
     return "\n".join(filter(None, lines))
 
 
-def _group(group: Group, moment: float, length: float) -> str:
-    """Return a group's parts; in a loop, with the time at which they are shown."""
-    if not group.parts or not (length or group.start <= moment < group.end):
-        return ""
+def _group(group: Group, length: float) -> str:
+    """Return a group's parts, with the time at which they are shown."""
     drawn = "".join(map(_part, group.parts))
     is_brief = group.end < inf
-    if not length or not (group.start or is_brief):
+    if not drawn or not (group.start or is_brief):
         return drawn
     times = [0.0, max(group.start / length, 0.0001)]
     if is_brief:
@@ -211,30 +180,28 @@ def _attributes(values: Mapping[str, float]) -> str:
     return " ".join(f'{name}="{_number(value)}"' for name, value in values.items())
 
 
-def _bar(bar: Bar, moment: float, length: float) -> str:
-    """Return a bar as it is at a moment; in a loop, with its growth."""
-    width = [width for time, width in bar.widths if time <= moment][-1]
-    box = bar.box._replace(width=width)
-    if not length:
-        return _rect(box, "/>")
+def _bar(bar: Bar, length: float) -> str:
+    """Return a bar with its growth."""
     times = [time / length for time, _ in bar.widths]
     values = [_number(width) for _, width in bar.widths]
-    return _rect(box, f">{_animation('width', length, times, values)}</rect>")
+    full = bar.box._replace(width=bar.widths[-1][1])
+    return _rect(full, f">{_animation('width', length, times, values)}</rect>")
 
 
-def _answer(answer: Answer, moment: float, length: float) -> str:
-    """Return an answer's visible lines; in a loop, with their scrolling."""
+def _answer(answer: Answer, place: int, length: float) -> str:
+    """Return an answer's visible lines, with their scrolling."""
     gone = [f"0 {_number(-scrolled)}" for _, scrolled in answer.scrolls]
-    now = sum(time <= moment for time, _ in answer.scrolls) - 1
     animation = ""
-    if length and len(gone) > 1:
+    if len(gone) > 1:
         times = [time / length for time, _ in answer.scrolls]
         animation = _animation("transform", length, times, gone, kind="translate")
-    groups = "\n".join(filter(None, (_group(each, moment, length) for each in answer.groups)))
-    place = f"{_number(answer.x)} {_number(answer.y)}"
+    groups = "\n".join(filter(None, (_group(each, length) for each in answer.groups)))
+    size = f'width="{_number(answer.width + 8)}" height="{_number(answer.height)}"'
     return (
-        f'<g transform="translate({place})"><g clip-path="url(#rows)">'
-        f'<g transform="translate({gone[now]})">{animation}{groups}</g></g></g>'
+        f'<clipPath id="rows{place}"><rect x="-4" y="0" {size}/></clipPath>'
+        f'<g transform="translate({_number(answer.x)} {_number(answer.y)})">'
+        f'<g clip-path="url(#rows{place})">'
+        f'<g transform="translate({gone[-1]})">{animation}{groups}</g></g></g>'
     )
 
 

@@ -29,6 +29,7 @@ than a head can catch up on afterwards."""
 MOST_ROUNDS, ENOUGH_SECONDS = 10, 20.0
 """The answer is raced again until the verdict is sound, up to so many times and seconds."""
 TOO_BUSY = "too close or too busy to tell"
+NOTHING_DRAFTED = "no speedup: nothing was drafted"
 
 RaceProgress = Callable[[str], object]
 """Called with how far a race is."""
@@ -105,6 +106,8 @@ class Race:
     machine: str = ""
     version: str = ""
     date: str = ""
+    benchmark: str = ""
+    """The result of a benchmark of the same pair, in words, if the race followed one."""
 
     @property
     def lanes(self) -> tuple[Lane, Lane]:
@@ -125,30 +128,34 @@ class Race:
     def verdict(self) -> str:
         """The speedup as text, with its error."""
         if self.gain.kind == "plain":
-            return "drafts do not pay here"
+            return NOTHING_DRAFTED
         if not self.gain.is_sound:
             return TOO_BUSY
         return gain_text(self.speedup, self.gain.error)
 
     def details(self) -> str:
-        """Return in one line where the speedup came from."""
-        return drafting_text(self.speculative.stats)
+        """Return in one line where the speedup came from; empty if nothing was drafted."""
+        return "" if self.gain.kind == "plain" else drafting_text(self.speculative.stats)
 
     def summary(self) -> str:
         """Return both rates and the result in one line."""
         if self.gain.kind == "plain":  # in both lanes: their rates show the machine's load alone
-            return f"{self.verdict} · {self.details()}"
+            return self.verdict
         plain, speculative = (rate_text(lane.tokens_per_second) for lane in self.lanes)
         return f"plain {plain} · speculative {speculative} · {self.verdict} · {self.details()}"
 
-    def origin_lines(self) -> tuple[str, str]:
-        """Return the files, and where, by which specchat and when, as far as they are known."""
+    @property
+    def files(self) -> str:
+        """The files in one line, as far as they are known."""
         drafter = DRAFTERS.get(self.speculative.drafter)
         draft = f"draft {self.draft}" if self.draft and drafter and drafter.needs else ""
+        return " · ".join(filter(None, (self.file, draft)))
+
+    @property
+    def where(self) -> str:
+        """Where, by which specchat and when, in one line, as far as it is known."""
         program = f"specchat {self.version}" if self.version else ""
-        lines = (self.file, draft), (self.machine, program, self.date)
-        files, where = (" · ".join(filter(None, line)) for line in lines)
-        return files, where
+        return " · ".join(filter(None, (self.machine, program, self.date)))
 
     def as_record(self) -> dict[str, Any]:
         """Return the race as JSON types."""
@@ -157,7 +164,7 @@ class Race:
         record: dict[str, Any] = msgspec.to_builtins(self)
         record["plain"]["tokens_per_second"] = self.plain.tokens_per_second
         record["speculative"]["tokens_per_second"] = self.speculative.tokens_per_second
-        return {**record, "speedup": self.speedup}
+        return {**record, "speedup": self.speedup, "verdict": self.verdict}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self | None:

@@ -1,7 +1,7 @@
 """The card of a race: what stands where and when, in pixels, for every writer of pictures."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -19,8 +19,9 @@ from specchat.bench.race_frame import (
 )
 from specchat.bench.race_record import Lane, Race
 
-COLUMNS, MAX_ROWS = 46, 18
-"""The width of an answer in characters, and its visible lines; longer answers scroll."""
+COLUMNS, MAX_ROWS, LEAST_ROWS = 46, 18, 5
+"""The width of an answer in characters, and its visible lines, fewer where there are more races;
+longer answers scroll."""
 MAX_PROMPT_LINES = 3
 MAX_LABELS = 3
 """More labels of the legend are shortened."""
@@ -36,6 +37,10 @@ PAD, GAP = 22, 26
 LANE_WIDTH = COLUMNS * CELL
 WIDTH = round(2 * PAD + 2 * LANE_WIDTH + GAP)
 BAR_HEIGHT = 4
+HEAD = 32
+"""The baseline of a race's first line."""
+SMALL_WIDTH = int((WIDTH - 2 * PAD) / (SMALL * EM))
+"""The width of a card in small characters."""
 
 PAGE, EDGE, TRACK = "#171a21", "#3a4150", "#2c323e"
 LIGHT, DIM = "#e6e9ef", "#98a1b3"
@@ -115,48 +120,65 @@ class Scene:
     seconds: float
     width: int
     height: int
-    groups: Sequence[Group]
-    bars: Sequence[Bar]
-    answers: Sequence[Answer]
+    groups: list[Group]
+    bars: list[Bar]
+    answers: list[Answer]
 
 
-def scene_of(race: Race) -> Scene:
-    """Return the card of a race."""
+def scene_of(races: Sequence[Race]) -> Scene:
+    """Return the card of a race, or of several of one prompt, one below the other."""
+    prompt, bottom = _wrapped(races[0].prompt), 0.0
+    scene = Scene(
+        drawable("; ".join(f"{race.target}: {race.summary()}" for race in races)),
+        max(race.seconds for race in races),
+        WIDTH, 0, [], [], [],
+    )  # fmt: skip
+    if len(races) > 1:
+        scene.groups.append(Group(_lines(prompt, HEAD, LINE)))
+        prompt, bottom = [], len(prompt) * LINE + 18.0
+    most = max(LEAST_ROWS, MAX_ROWS // len(races))
+    for race in races:
+        bottom = _add(scene, race, prompt, bottom, most)
+    where = [_cut(races[0].where, SMALL_WIDTH)] if races[0].where else []
+    parts = [*_legend(races, bottom + 24), *_lines(where, bottom + 44, 17, SMALL)]
+    scene.groups.append(Group(parts))
+    return replace(scene, height=round(bottom) + 42 + 20 * len(where))
+
+
+def _add(scene: Scene, race: Race, prompt: Sequence[str], y: float, most: int) -> float:
+    """Add a race to a card, from `y` on, answers in `most` lines; return where it ends."""
     columns = [chips(lane, COLUMNS) for lane in race.lanes]
-    rows = min(MAX_ROWS, max(_num_rows(column) for column in columns))
-    prompt = _wrapped(race.prompt)
-    top = 55 + LINE * len(prompt)
-    foot = top + 64 + rows * LINE + 29
-    height = foot + 74
-    groups, bars, answers = list[Group](), list[Bar](), list[Answer]()
+    rows = min(most, max(_num_rows(column) for column in columns))
+    top = y + HEAD + 23 + LINE * len(prompt)
+    foot = top + 64 + rows * LINE
+    verdict = Words(
+        WIDTH - PAD, y + HEAD + 2, race.verdict, VERDICT.get(race.gain.kind, LIGHT), LARGEST,
+        is_bold=True, is_right=True,
+    )  # fmt: skip
+    room = int((WIDTH - 2 * PAD - verdict.width) / (LARGE * EM)) - 2
+    name = Words(PAD, y + HEAD, _cut(race.target, room), LIGHT, LARGE, is_bold=True)
+    scene.groups.append(Group([name, *_lines(prompt, y + HEAD + 23, LINE)]))
     for place, (lane, column) in enumerate(zip(race.lanes, columns, strict=True)):
         x = PAD + place * (LANE_WIDTH + GAP)
         words = _cut(lane.name, int(LANE_WIDTH / (LARGE * EM)))
-        name = Words(x, top + 14, words, NAMES[place], LARGE, is_bold=True)
+        title = Words(x, top + 14, words, NAMES[place], LARGE, is_bold=True)
         track = Box(x, top + 46, LANE_WIDTH, BAR_HEIGHT, TRACK, 2.0)
-        groups += [Group([name, track]), *_figures(race, lane, x, top + 36)]
-        bars.append(Bar(track._replace(fill=BARS[place]), list(_shares(lane))))
-        answers.append(_answer(lane, column, x, top + 64, rows))
-    end = [
-        Words(PAD, foot + 21, race.details(), LIGHT, SMALL),
-        Words(
-            WIDTH - PAD, 34, race.verdict, VERDICT.get(race.gain.kind, LIGHT), LARGEST,
-            is_bold=True, is_right=True,
-        ),
-    ]  # fmt: skip
-    room = int((WIDTH - 2 * PAD - end[1].width) / (LARGE * EM)) - 2
-    head = [
-        Words(PAD, 32, _cut(race.target, room), LIGHT, LARGE, is_bold=True),
-        *(Words(PAD, 55 + LINE * row, line, DIM) for row, line in enumerate(prompt)),
-    ]
-    small = int((WIDTH - 2 * PAD) / (SMALL * EM))
-    sources = [
-        Words(PAD, foot + 40 + 16 * row, _cut(line, small), DIM, SMALL)
-        for row, line in enumerate(filter(None, race.origin_lines()))
-    ]
-    groups += [Group([*head, *_legend(race, foot), *sources]), Group(end, race.seconds)]
-    title = drawable(f"{race.target}: {race.summary()}")
-    return Scene(title, race.seconds, WIDTH, height, groups, bars, answers)
+        scene.groups.extend([Group([title, track]), *_figures(race, lane, x, top + 36)])
+        scene.bars.append(Bar(track._replace(fill=BARS[place]), list(_shares(lane))))
+        scene.answers.append(_answer(lane, column, x, top + 64, rows))
+    results = [_cut(each, SMALL_WIDTH) for each in (race.details(), race.benchmark) if each]
+    shown = _lines(results, foot + 20, 17, SMALL, LIGHT)
+    scene.groups.append(Group([verdict, *shown], race.seconds))
+    files = [_cut(race.files, SMALL_WIDTH)] if race.files else []
+    scene.groups.append(Group(_lines(files, foot + 20 + 17 * len(results), 17, SMALL)))
+    return foot + 8 + 17 * (len(results) + len(files))
+
+
+def _lines(
+    texts: Sequence[str], y: float, height: float, size: float = SIZE, fill: str = DIM
+) -> list[Part]:
+    """Return lines of text, the first one on the baseline `y`."""
+    return [Words(PAD, y + height * row, text, fill, size) for row, text in enumerate(texts)]
 
 
 def _cut(text: str, width: int) -> str:
@@ -186,16 +208,16 @@ def _num_rows(column: Sequence[Chip]) -> int:
     return column[-1].row + 1 if column else 1
 
 
-def _legend(race: Race, foot: float) -> Iterator[Part]:
+def _legend(races: Sequence[Race], y: float) -> Iterator[Part]:
     """Yield a pair of chips and a label for each origin, in few words if there are many."""
-    known = [(shades(origin), drawable(label_of(origin))) for origin in legend(race)]
+    known = [(shades(origin), drawable(label_of(origin))) for origin in legend(races)]
     if len(known) > MAX_LABELS:
         known = [(pair, label.removeprefix("accepted: ")) for pair, label in known]
     x = float(PAD)
     for pair, text in known:
         for place, shade in enumerate(pair):
-            yield Box(x + 10 * place, foot - 11, 9, 13, shade)
-        label = Words(x + 26, foot, text, DIM, SMALL)
+            yield Box(x + 10 * place, y - 11, 9, 13, shade)
+        label = Words(x + 26, y, text, DIM, SMALL)
         yield label
         x += 26 + label.width + 24
 

@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from time import localtime, strftime, time
@@ -11,7 +11,7 @@ from typing import Any
 
 from specchat.chat.answer_statistics import add_up, measured_answers
 from specchat.chat.conversation import Conversation, Message, Tree, fenced, with_attachments
-from specchat.errors import StoreFailed
+from specchat.errors import InvalidOption, StoreFailed
 from specchat.safe_text import in_one_line, safe_json
 from specchat.system.private_files import open_private
 from specchat.wording import answer_line
@@ -81,6 +81,27 @@ def as_html(conversation: Conversation, tree: Tree) -> str:
     page = Environment(autoescape=True, trim_blocks=True).from_string(PAGE.read_text("utf-8"))
     parts = [_part(message) for message in tree.branch(conversation.leaf)]
     return page.render(conversation=conversation, date=date_text(conversation.created), parts=parts)
+
+
+def output_path(name: str | Path, endings: Collection[str]) -> Path:
+    """Return the path that a name stands for: as in a shell, in this folder or in one it names.
+
+    Raises InvalidOption unless a file can be there, and for another ending than these.
+    """
+    try:
+        path = Path.cwd() / Path(name).expanduser()
+        has_folder, is_folder = path.parent.is_dir(), path.is_dir()
+    except RuntimeError as error:  # no such user
+        raise InvalidOption(f"{name}: {error}") from None
+    except OSError as error:  # a folder that must not be searched, or a name that is too long
+        raise InvalidOption(f"{name}: {error.strerror}") from None
+    if path.suffix not in endings:
+        raise InvalidOption(f"{name}: the file name must end in {', '.join(endings)}")
+    if not has_folder:
+        raise InvalidOption(f"{name}: no folder {path.parent}; create it first")
+    if is_folder:
+        raise InvalidOption(f"{name} is a folder: name a file in it")
+    return path
 
 
 def write_export(path: Path, content: str | bytes, *, overwrite: bool = False) -> Path:

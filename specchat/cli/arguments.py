@@ -46,6 +46,7 @@ ABOUT = {"-h", "--help", "--version"}
 JSON, YES = "print one JSON object", "do not ask for confirmation"
 PULLED = "a pair, org/repo, org/repo:Q4_K_M, org/repo/file.gguf, or a page's address"
 MODEL_NAME = "a pair, a path, a local model's name, or a file on the hub"
+CARD = ".svg or .gif (both animated), .png, .cast or .json"
 TIME = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smh])")
 QUANTIZATIONS = ("Q2_K", "Q4_0", "Q5_0", "Q8_0")
 
@@ -228,7 +229,12 @@ def _add_measuring(commands: Commands) -> None:
     seed = replace(DECODING["seed"], can_be_none=False, none=None)
     add_option(check, seed, default=None, help="seed of the text to check (default: 0)")
     _add_count(check, "--max-tokens", 96, "tokens per answer")
-    bench = _command(commands, "bench", "compare plain and speculative decoding", MEASURED)
+    (pair,) = (option for option in MODEL if option.key == "pair")
+    others = tuple(option for option in MEASURED if option is not pair)
+    bench = _command(commands, "bench", "compare plain and speculative decoding", others)
+    help_text = "pair to measure, repeatable: one after another (default: demo)"
+    add_option(bench, pair, action="append", help=help_text)
+    bench.set_defaults(options=MEASURED)
     _add_measured(bench, "drafter", "draft_length", "draft_tree")
     help_text = "sampling temperature, repeatable (default: 0 and 0.8)"
     add_option(bench, DECODING["temperature"], default=None, help=help_text, action="append")
@@ -240,12 +246,12 @@ def _add_measuring(commands: Commands) -> None:
     help_text = "with --spec-bench: a sample of N prompts, evenly over its tasks"
     _add_count(bench, "--limit", None, help_text)
     _add(bench, "--plot", "draw a chart: .svg or .png", type=Path, metavar="FILE")
+    _add(bench, "--save", f"then race each pair and save a card: {CARD}", metavar="FILE")
     options = (*ANSWERED, *PROMPT, *NETWORK)
     help_text = "play plain and speculative decoding of one prompt side by side"
     race = _command(commands, "race", help_text, options, " [PROMPT ...]")
     _add(race, "prompt", "the question (default: edit a text)", metavar="PROMPT", nargs="*")
-    help_text = "save the race to a file: .svg or .gif (both animated), .png, .cast or .json"
-    _add(race, "--save", help_text, type=Path, metavar="FILE")
+    _add(race, "--save", f"save the race to a file: {CARD}", metavar="FILE")
     (draft,) = (option for option in MODEL if option.key == "draft")
     others = tuple(option for option in MEASURED if option is not draft)
     tune = _command(commands, "tune", "find and save the fastest settings for a target", others)

@@ -13,10 +13,13 @@ from specchat import __version__
 from specchat.bench.kept_runs import KeptRuns
 from specchat.bench.measurement import BenchmarkPlan, machine_record, measure
 from specchat.bench.plot import Bar, draw
+from specchat.bench.race_picture import ENDINGS, card_path
+from specchat.bench.race_record import Race, run_race
 from specchat.bench.results import PLAIN, Arm, Results, Run, Speedup
 from specchat.bench.spec_bench import read_spec_bench
 from specchat.bench.tasks import TASKS
 from specchat.chat.answer_statistics import AnswerTotals
+from specchat.chat.export import output_path, write_export
 from specchat.cli.model_arguments import (
     Answerer,
     chosen_answerer,
@@ -30,13 +33,13 @@ from specchat.cli.terminal import (
     DONE,
     INTERRUPTED,
     print_result,
-    require_output,
     say,
     show_line,
     table_lines,
 )
 from specchat.engine.api import Engine, EngineFacts
-from specchat.errors import InvalidOption, SpecchatError
+from specchat.errors import Cancelled, InvalidOption, SpecchatError
+from specchat.formats.chat_message import ChatMessage
 from specchat.wording import percent, rate_text, speculation_line, speedup_range
 
 TEMPERATURES = (0.0, 0.8)
@@ -55,21 +58,58 @@ PASS_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the pair and print the results, even if interrupted after the first comparison."""
+    """Measure the pairs and print the results, even if interrupted after the first comparison."""
     arm = Arm(arguments.drafter, arguments.draft_length, arguments.draft_tree)
     plan = _plan(arguments, arm)
-    if plot := arguments.plot:
-        require_output(plot, (".svg", ".png"))
-        if plot.suffix == ".png" and shutil.which("rsvg-convert") is None:
-            raise InvalidOption(f"{plot}: install rsvg-convert for PNG, or name a .svg file")
-    answerer = chosen_answerer(arguments)
+    named: list[str] | str | None = arguments.pair
+    names = named if isinstance(named, list) else [named]  # the settings hold a single name
+    card = card_path(arguments.save) if arguments.save else None
+    plot = output_path(arguments.plot, (".svg", ".png")) if arguments.plot else None
+    if plot and len(names) > 1:
+        raise InvalidOption("--plot draws a single pair: leave the others out, or use --save")
+    if plot and plot.suffix == ".png" and shutil.which("rsvg-convert") is None:
+        raise InvalidOption(f"{plot}: install rsvg-convert for PNG, or name a .svg file")
+    answerers, races = list[Answerer](), list[Race]()
+    for arguments.pair in names:  # all of them before any is measured
+        answerers.append(chosen_answerer(arguments))
+    for place, answerer in enumerate(answerers):
+        if place and not arguments.json:
+            print()
+        with open_answerer(arguments, answerer, arm.drafter) as engine:
+            report, is_complete = _bench(arguments, answerer, engine, plan, plot)
+            if not is_complete:
+                return INTERRUPTED
+            try:
+                races += [_race(engine, plan, report)] if card and report else []
+            except Cancelled:
+                raise
+            except SpecchatError as error:
+                say(f"{answerer.name} is not on the card: {error}")
+    if card and not races:
+        raise SpecchatError(f"{card.name} was not saved, because nothing could be raced")
+    if card:
+        say(f"saved to {write_export(card, ENDINGS[card.suffix](races), overwrite=True)}")
+    return DONE
+
+
+def _bench(
+    arguments: argparse.Namespace,
+    answerer: Answerer,
+    engine: Engine,
+    plan: BenchmarkPlan,
+    plot: Path | None,
+) -> tuple["_Report | None", bool]:
+    """Measure a pair and print the results.
+
+    Return them if anything was compared, and whether everything was measured.
+    """
+    (arm,) = plan.arms
+    if not engine.facts.chooses_drafter:
+        plan = replace(plan, has_plain=False)
     kept = None
-    with open_answerer(arguments, answerer, arm.drafter) as engine:
-        if not engine.facts.chooses_drafter:
-            plan = replace(plan, has_plain=False)
-        if arguments.spec_bench:
-            kept = _kept(arguments, answerer, plan, engine.facts.target)
-        results = run_benchmark(engine, plan, kept)
+    if arguments.spec_bench:
+        kept = _kept(arguments, answerer, plan, engine.facts.target)
+    results, report = run_benchmark(engine, plan, kept), None
     if kept and results.is_complete:
         kept.delete()
     elif kept:
@@ -77,19 +117,30 @@ def run(arguments: argparse.Namespace) -> int:
     if not plan.has_plain and results.runs:
         served = ServedReport(engine.facts, arm, results)
         print_result(arguments, served.as_record(), list(served.lines()))
-        if arguments.plot:
+        if plot:
             say("no chart: there is no plain decoding to compare with")
     elif results.ratios(arm):
         more = "give a larger --limit" if arguments.spec_bench else "use --rounds 2 or more"
         report = _Report(answerer.name, engine.facts, arm, results, more)
         print_result(arguments, report.as_record(), list(report.lines()))
-        if arguments.plot:
-            _write_plot(arguments.plot, report.plot())
+        if plot:
+            _write_plot(plot, report.plot())
     elif results.is_complete:
         raise SpecchatError("nothing was measured: " + "; ".join(results.skipped))
     else:
         say("interrupted before anything was compared; a smaller --max-tokens takes less time")
-    return DONE if results.is_complete else INTERRUPTED
+    return report, results.is_complete
+
+
+def _race(engine: Engine, plan: BenchmarkPlan, report: "_Report") -> Race:
+    """Race the answer to the first prompt that was measured, on which all pairs agree."""
+    (arm,) = plan.arms
+    options = asdict(arm) | {"temperature": plan.temperatures[0], "max_tokens": plan.max_tokens}
+    messages: list[ChatMessage] = [{"role": "user", "content": plan.tasks[0].prompts[0][0]}]
+    with stopping_on_interrupt(engine.stop) as is_stopped:
+        race = run_race(engine, messages, options, lambda _: None, show_line, is_stopped)
+    show_line()
+    return replace(race, benchmark=report.summary())
 
 
 def run_benchmark(engine: Engine, plan: BenchmarkPlan, kept: KeptRuns | None = None) -> Results:
@@ -174,6 +225,15 @@ class _Report:
         yield from table_lines([HEADINGS, *(self._row(*cell) for cell in cells), self._overall()])
         yield ""
         yield from self._conclusions()
+
+    def summary(self) -> str:
+        """Return the result in one line."""
+        found = self.results.speedup(self.arm)
+        number = sum(1 for _ in self.results.of(self.arm))
+        spread = speedup_range(found.low, found.high)
+        interval = f" (95 %: {spread})" if found.low != found.high else ""
+        answers = f"{number} answer{'s' * (number != 1)}"
+        return f"whole benchmark, {answers}: {found.words()}{interval}"
 
     def as_record(self) -> dict[str, Any]:
         """Return the JSON object."""

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
     race = _run(arguments)
     if path:
         show_line(f"saving {path.name}")
-        content = ENDINGS[path.suffix](race)
+        content = ENDINGS[path.suffix]([race])
         show_line()
         say(f"saved to {write_export(path, content, overwrite=True)}")
     if sys.stdout.isatty() and not arguments.json:
@@ -95,7 +95,7 @@ def _play(race: Race) -> None:
     try:
         print(SECOND_SCREEN, end="", flush=True)
         with suppress(KeyboardInterrupt):
-            for seconds, out in play(race, console):
+            for seconds, out in play([race], console):
                 sleep(max(0.0, began + seconds - monotonic()))
                 print(out, end="", flush=True)
     finally:

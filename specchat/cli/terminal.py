@@ -4,7 +4,6 @@ import argparse
 import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import TextIO
 
 from specchat.errors import InvalidOption
@@ -88,14 +87,6 @@ def _key() -> str:
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
     return pressed.decode("utf-8", "replace") if len(pressed) == 1 else ""
-
-
-def require_output(path: Path, endings: Collection[str]) -> None:
-    """Raise InvalidOption unless an output file has an allowed ending and its folder exists."""
-    if path.suffix not in endings:
-        raise InvalidOption(f"{path}: the file name must end in {' or '.join(endings)}")
-    if not path.absolute().parent.is_dir():
-        raise InvalidOption(f"{path}: no folder {path.parent}; create it first")
 
 
 def print_exactly(text: str, end: str = "\n") -> None:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Generator
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from bench.fake_engine import FakeEngine
 from conftest import WriteModel
 from in_process import say_here
+from specchat.bench.race_record import Race
 from specchat.bench.tasks import TASKS
 from specchat.cli import main
 from specchat.cli.arguments import BENCH_TASKS
@@ -66,6 +69,51 @@ def test_json_keeps_the_contract(tiny: WriteModel, tmp_path: Path) -> None:
     assert (record["compared_at_temperature_0"], record["different_at_temperature_0"]) == (2, 0)
     texts = [element.text for element in ET.parse(plot).iter()]  # noqa: S314  # our own
     assert {"chat", "json", "speedup by task", "acceptance by draft position"} <= set(texts)
+
+
+@pytest.mark.slow
+def test_several_pairs_are_measured_and_saved_as_one_card(tmp_path: Path) -> None:
+    """A table for each, one object a line with --json; the card has each race and benchmark."""
+    card = tmp_path / "models.json"
+    pairs = ["bench", "--pair", "demo", "--pair", "demo", "--ctx", "512", "--threads", "1"]
+    short = ["--task", "chat", "--rounds", "1", "--temperature", "0", "--max-tokens", "8"]
+    done = say_here(*pairs, *short, "--save", str(card))
+    races = [Race.of_record(json.loads(line)) for line in card.read_text("utf-8").splitlines()]
+
+    assert done.returncode == 0
+    assert done.stdout.count("demo on ") == done.stdout.count("\nchat ") == 2
+    assert f"saved to {card}" in done.stderr
+    assert len(races) == 2
+    for race in races:
+        assert race is not None
+        assert race.prompt == TASKS[0].prompts[0][0]
+        assert race.plain.num_tokens == 8
+        assert race.benchmark.startswith("whole benchmark, 1 answer: ")
+    records = say_here(*pairs, *short, "--json").stdout.splitlines()
+    assert [set(json.loads(each)) >= {"machine", "runs"} for each in records] == [True, True]
+
+
+def test_a_pair_that_cannot_be_raced_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line says why; without any race there is no card, and that is a failure."""
+    engine = FakeEngine()
+    engine.facts = replace(engine.facts, speculation_off_reason="no memory to roll back")
+    monkeypatch.setattr("specchat.cli.bench.open_answerer", lambda *_: nullcontext(engine))
+    card = tmp_path / "models.svg"
+    short = ["--task", "chat", "--rounds", "1", "--temperature", "0"]
+
+    assert main(["bench", "--pair", "demo", *short, "--save", str(card)]) == 1
+    error = capsys.readouterr().err
+    assert "demo is not on the card: no race: this pair cannot speculate" in error
+    assert "models.svg was not saved" in error
+    assert not card.exists()
+
+
+def test_a_chart_is_of_one_pair(capsys: pytest.CaptureFixture[str]) -> None:
+    """The error says what draws several."""
+    assert main(["bench", "--pair", "demo", "--pair", "demo", "--plot", "bench.svg"]) == 2
+    assert "use --save" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -193,7 +241,9 @@ def test_the_command_line_names_every_task() -> None:
         (["--rounds", "0"], "--rounds must be"),
         (["--drafter", "none"], "plain decoding is always measured"),
         (["--temperature", "-1"], "--temperature must be"),
-        (["--plot", "bench.gif"], ".svg or .png"),
+        (["--plot", "bench.gif"], "must end in .svg, .png"),
+        (["--save", "bench.jpg"], "must end in .svg, .png, .gif"),
+        (["--save", "/nowhere/bench.svg"], "no folder"),
         (["--plot", "/nowhere/bench.svg"], "no folder"),
         (["--max-tokens", "0"], "--max-tokens must be"),
         (["--limit", "6"], "--limit samples the prompts of --spec-bench FILE"),

@@ -62,4 +62,4 @@ class RaceActions:
 
 
 def _write(race: Race, path: Path) -> None:
-    write_export(path, ENDINGS[path.suffix](race))
+    write_export(path, ENDINGS[path.suffix]([race]))
