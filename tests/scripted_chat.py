@@ -108,7 +108,10 @@ class Script:
         self.num_loads += 1
         on_progress("target", 0.5)
         if self.load_hold is not None:
-            self.load_hold.wait(60)
+            for _ in range(600):  # as the engine does, which repeats how far it is
+                if self.load_hold.wait(0.1):
+                    break
+                on_progress("target", 0.5)
         if self.load_error is not None:
             raise self.load_error
         on_progress("target", 1.0)

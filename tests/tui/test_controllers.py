@@ -17,6 +17,7 @@ import pytest
 
 from scripted_chat import FACTS, Script, ScriptedEngine
 from specchat.bench.race_record import Race
+from specchat.chat.conversation import ChatSchema
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Loading
@@ -27,6 +28,7 @@ from specchat.tui.controllers.answers import SHARED_INTERVAL, SHOW_INTERVAL
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.pulls import Pulls, PullState
+from specchat.tui.controllers.writing import WAITING, Writing
 from specchat.tui.setup import Offer, PairChoice, Setup
 from specchat.tui.texts.ghost_text import Ghost
 from specchat.wording import speedup_text
@@ -186,6 +188,23 @@ async def test_an_answer_is_streamed_and_stored() -> None:
     assert len(known.steps) == 2
 
 
+def test_an_answer_counts_the_seconds_where_nothing_else_does() -> None:
+    """It goes on where it would be if it had shown them all the time."""
+    view, display, is_timed = FakeView(), Display(), [False]
+    writing, notes = Writing(1, display), list[str]()
+    writing.wait(view.later, lambda: is_timed[0])
+    for is_timed[0] in (False, True, False):
+        notes.append(display.note)
+        view.timers.pop()[1]()
+    assert [*notes, display.note] == [
+        WAITING, f"{WAITING} · 1 s", WAITING, f"{WAITING} · 3 s"
+    ]  # fmt: skip
+    writing.add([Chunk("One", (1,), ("target",), ("One",))], Statistics())
+    view.timers.pop()[1]()
+    assert display.note == ""
+    assert not view.timers
+
+
 @pytest.mark.parametrize(("num_idle", "interval"), [(1, SHOW_INTERVAL), (0, SHARED_INTERVAL)])
 async def test_text_waits_no_longer_than_one_interval(
     num_idle: int, interval: float, monkeypatch: pytest.MonkeyPatch
@@ -213,6 +232,16 @@ async def test_text_waits_no_longer_than_one_interval(
     assert seconds == pytest.approx(interval)
     show()
     assert chat.view.answers[-1].text.endswith("more")
+    chat.answers.stop()
+    chat.follow_until(lambda: chat.answers.current is None)
+    await chat.questions.ask("Again")
+    again = chat.answers.current
+    assert again is not None
+    assert again.question is not None
+    assert again.question.ticket is not None
+    again.question.ticket.add([Chunk("first", (1,), ("target",), ("first",))], Statistics())
+    chat.answers._arrived(again)
+    assert "first" in chat.view.answers[-1].text  # whatever was drawn just before
     chat.answers.stop()
     chat.follow_until(lambda: chat.answers.current is None)
 
@@ -268,6 +297,22 @@ async def test_an_answer_that_cannot_be_continued_ends_as_before() -> None:
     assert "the context holds 64" in chat.view.answers[-1].note
     assert chat.conversations.branch[-1].finish == "context"
     assert chat.conversations.branch[-1].text == "one two three"
+
+
+@pytest.mark.parametrize("has_schema", [False, True])
+async def test_a_full_context_names_what_stays_in_it(has_schema: bool) -> None:
+    """A pinned message, and the question that says what answers follow."""
+    script = Script(["{}"])
+    chat = Chat(script)
+    if has_schema:
+        chat.conversations.set_schema(ChatSchema("", '{"type": "object"}'))
+    await chat.ask("First")
+    script.refusal = ContextFull("too long")
+    note = (await chat.ask("Second")).note
+
+    assert "starts a new chat" in note
+    assert ("/schema off leaves the schema out" in note) == has_schema
+    assert "unpins" not in note
 
 
 async def test_a_question_waits_for_the_answer_before_it() -> None:

@@ -46,10 +46,14 @@ def test_the_verdict_is_a_sentence(given: dict[str, object], words: str) -> None
     assert verdict(Figures(stats(**given))).startswith(words)
 
 
-def test_the_name_of_a_server_keeps_its_letters() -> None:
-    """In the strip, the verdict follows other words; a sentence of ours then begins small."""
-    served = stats(drafted=0, served_by="LM Studio", unreported=("drafted",))
-    assert off_reason(Figures(served)).startswith("LM Studio has not reported")
+def test_a_server_that_reports_no_drafts_is_not_called_plain() -> None:
+    """It may draft all the same. The verdict names it; the strip says so once."""
+    served = Figures(stats(drafted=0, served_by="LM Studio", unreported=("drafted",)))
+    assert verdict(served) == "LM Studio has not reported any drafts."
+    assert off_reason(served) == ""
+    assert strip_line(served, 200).plain == "100.0 tokens/s · drafts not reported"
+    reporting = Figures(stats(drafted=0, served_by="LM Studio"))
+    assert off_reason(reporting) == "no drafts so far"
     assert off_reason(Figures(stats(speculation_off_reason="switched off"))).startswith("spec")
 
 

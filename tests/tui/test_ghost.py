@@ -213,13 +213,43 @@ def test_late_verdicts_show_a_slow_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     very = 2 * ghosts.LATE
     assert all(map(draft, [very, very, 0.0, very, very, very]))
     assert not draft(0.0)
-    assert each.stands_until == 0.0  # newer text waits for nothing
+    assert each.stands_until(writing) == 0.0  # newer text waits for nothing
     each.toggle()
     assert view.notices == [
         "Ghost drafts are off: this terminal draws them too late.",
         "Ghost drafts are on; the setting screen.ghost keeps that.",
     ]
     assert all(map(draft, [very, very, 0.0]))
+
+
+def test_a_draft_holds_back_its_own_answer_alone() -> None:
+    """Text of another one, or of one that went out of sight, waits for nothing."""
+    each = ghosts.Ghosts(FakeView())
+    each.has_colours = lambda: True
+    each.turn(is_on=True)
+    writing, other = Writing(display=Display()), Writing(display=Display())
+    writing.add([chain("One a b", ("One", " a", " b"), ())], Statistics())
+    writing.add([chain(" a b", (" a", " b"), ())], Statistics())
+
+    assert each.next(writing) is not None
+    assert each.stands_until(writing) > monotonic()
+    assert each.stands_until(other) == 0.0
+    writing.display = None
+    assert each.stands_until(writing) == 0.0
+
+
+def test_the_command_says_that_drafts_cannot_be_seen() -> None:
+    """Without colours they are not shown, on or off; nothing is switched then."""
+    view = FakeView()
+    each = ghosts.Ghosts(view)
+    each.turn(is_on=True)
+    each.toggle()
+    each.has_colours = lambda: True
+    each.toggle()
+    assert view.notices == [
+        "Ghost drafts are not shown: without colours they would look like the answer.",
+        "Ghost drafts are off; the setting screen.ghost keeps that.",
+    ]
 
 
 @table(

@@ -237,6 +237,7 @@ class Answers:
             self.figures.begin()
             self._gains.begin(self.figures, self._options.drafting)
             options["alternatives"] = NUM_ALTERNATIVES
+            self._shown_at = 0.0  # its first text does not wait for what was drawn before
         options = {"make_room": True, **self._options.current, **options}
         writing.drawn_with = options.get("seed")
         kept = DECIDING.union(writing.own) - {"seed"}  # which stands by itself
@@ -254,7 +255,7 @@ class Answers:
     def _arrived(self, writing: Writing) -> None:
         """Show what is new: at the next update if the last one was too recent, the end at once."""
         interval = SHARED_INTERVAL if self._pair_controller.uses_all_cores else SHOW_INTERVAL
-        wait = max(self._shown_at + interval, self.ghosts.stands_until) - monotonic()
+        wait = max(self._shown_at + interval, self.ghosts.stands_until(writing)) - monotonic()
         show = partial(self._show_new, writing)
         self._view.later(wait, show) if wait > 0 and not writing.is_over else show()
 
@@ -275,9 +276,11 @@ class Answers:
             f"Select the question and press e to edit it, {self._key_of('new')} starts a new chat"
         )
         larger = f", {self._key_of('settings')} sets ctx" if "--ctx" in str(error) else ""
-        is_pinned = bool(self._conversations.tree.pinned_turns(self._conversations.leaf))
-        unpin = ", p on a pinned message unpins it" if is_pinned else ""
-        return f"{error}. {ways}{larger}{unpin}."
+        chat, schema = self._conversations, writing.stored.schema if writing.stored else ""
+        pinned, staying = chat.pinned_turns(chat.leaf), chat.pinned_turns(chat.leaf, schema)
+        unpin = ", p on a pinned message unpins it" if pinned else ""
+        told = ", /schema off leaves the schema out" if staying != pinned else ""
+        return f"{error}. {ways}{larger}{unpin}{told}."
 
     def _show_new(self, writing: Writing) -> None:
         """Show what is new of an answer, and store the text so far; or end it."""

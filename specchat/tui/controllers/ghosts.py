@@ -27,23 +27,35 @@ class Ghosts:
     def __init__(self, view: ChatView) -> None:
         self.has_colours: Callable[[], bool] = lambda: False
         """Whether the terminal can tell drafts from text."""
-        self.stands_until = 0.0
-        """When newer text may be drawn, on the monotonic clock."""
         self._is_on = False
         self._view = view
         self._next_at = 0.0
+        self._last: Writing | None = None
+        """The answer that has the last draft, which stands until `_stands_until`."""
+        self._stands_until = 0.0
         self._num_late = 0
 
     def turn(self, *, is_on: bool) -> None:
         """Turn drafts ahead of the text on or off, until the chat ends or the terminal is slow."""
-        self._is_on, self._num_late = is_on, 0
-        self.stands_until = 0.0
+        self._is_on, self._num_late, self._last = is_on, 0, None
 
     def toggle(self) -> None:
-        """Turn them on if they are off, and say so."""
+        """Turn them on if they are off, and say so, or why they are not shown either way."""
+        if not self.has_colours():
+            words = "Ghost drafts are not shown: without colours they would look like the answer."
+            self._view.notify(words, severity="warning")
+            return
         self.turn(is_on=not self._is_on)
         state = "on" if self._is_on else "off"
         self._view.notify(f"Ghost drafts are {state}; the setting screen.ghost keeps that.")
+
+    def stands_until(self, writing: Writing) -> float:
+        """Return when newer text of an answer may be drawn, on the monotonic clock.
+
+        A draft in another answer holds nothing back here, nor does one out of sight.
+        """
+        is_here = writing is self._last and writing.display is not None
+        return self._stands_until if is_here else 0.0
 
     def next(self, writing: Writing) -> Ghost | None:
         """Return the draft to show with the last step of an answer, and show the verdict later."""
@@ -54,7 +66,8 @@ class Ghosts:
         step = writing.steps[-1]
         ghost = before_verdict(step, writing.parts.text)
         if ghost is not None:
-            self._next_at, self.stands_until = now + PERIOD, now + HOLD + SHOWN
+            self._next_at, self._stands_until = now + PERIOD, now + HOLD + SHOWN
+            self._last = writing
             self._view.later(HOLD, partial(self._judge, writing, step, now + HOLD))
         return ghost
 

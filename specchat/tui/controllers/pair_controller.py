@@ -57,6 +57,10 @@ class PairController:
             return "not connected" if is_away else "connecting…"
         return "not loaded" if is_away else "loading…"
 
+    def is_timing(self) -> bool:
+        """Return whether the status line says for how long a stage of work lasts."""
+        return self._clock.is_running
+
     def start(self) -> Session:
         """End the previous session and load the pair."""
         before = self._end_session()
@@ -71,6 +75,7 @@ class PairController:
         if self.session is not None:
             self.session.close()
             self._ending, self.session = self.session, None
+            self._clock.reset()
         return self._ending
 
     def require_session(self) -> Session:
@@ -152,6 +157,7 @@ class PairController:
     def lost(self, error: SpecchatError) -> None:
         """Show why there is no engine."""
         self.session, self.has_failed = None, True
+        self._clock.reset()
         self.view.say("", "progress")
         self._lost = str(error)
         self._say_lost()

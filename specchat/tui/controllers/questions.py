@@ -133,7 +133,7 @@ class Questions:
         structure = structure_of(last.schema)  # its own, which may have been changed since
         sampling = only_sampling(own_options(before))
         self._answers.send(writing, last.parent or 0, structure=structure, **sampling)
-        writing.wait(self._view.later)
+        writing.wait(self._view.later, self._pair_controller.is_timing)
 
     async def branch_off(self, answer: int, begun: Sequence[Chunk], target: str) -> None:
         """Write another version of an answer, which begins with these steps of that target."""
@@ -202,5 +202,5 @@ class Questions:
         message = self._conversations.answer(question, schema)
         writing = Writing(message.id, await self._view.add(message.id), begun=begun)
         self._answers.send(writing, question, structure=structure_of(schema), **options)
-        writing.wait(self._view.later)
+        writing.wait(self._view.later, self._pair_controller.is_timing)
         self._view.show_conversations()

@@ -1,7 +1,9 @@
 """The offer to race an answer that drafts have sped up; no Textual here."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from specchat.chat.answer_statistics import RACE, gain_of
@@ -40,6 +42,8 @@ class RaceOffer:
     """Whether the offer may still be made."""
     _answer: int | None = None
     """The answer whose race is offered."""
+    _thread: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, "offers"))
+    """Writes the file."""
 
     def answered(self, number: int) -> None:
         """Offer the race of the answer that has ended, if it is on the screen and was faster."""
@@ -56,8 +60,11 @@ class RaceOffer:
     def hide(self) -> None:
         """Withdraw the offer, which was made then."""
         self._answer = None
-        with suppress(OSError), updating(offers_path(), _Made) as made:  # else it comes once more
-            made.race = True
+        self._thread.submit(_note_made)
+
+    def close(self) -> None:
+        """Wait until the file is written."""
+        self._thread.shutdown()
 
     def words(self) -> str:
         """Return the offer; empty unless its answer is the last one and has no race yet."""
@@ -71,3 +78,9 @@ class RaceOffer:
             return ""
         race, hide = self.key_of("compare"), self.key_of("hide")
         return f"Faster with drafts: {race} races this answer with and without · {hide}: hide"
+
+
+def _note_made() -> None:
+    """Note in the file that the offer was made."""
+    with suppress(OSError), updating(offers_path(), _Made) as made:  # else it comes once more
+        made.race = True

@@ -21,6 +21,7 @@ from specchat.tui.texts.figures import (
     Figures,
 )
 from specchat.tui.texts.ghost_text import Ghost
+from specchat.wording import waited
 
 DRAFT = "draft"
 """The key of an answer's draft in its statistics."""
@@ -101,12 +102,17 @@ class Writing:
         self.parts.is_growing, self.has_begun = False, True
         self.show()
 
-    def wait(self, later: Callable[[float, Callable[[], None]], None], seconds: int = 0) -> None:
-        """Show the seconds spent waiting, until the first step arrives."""
+    def wait(
+        self,
+        later: Callable[[float, Callable[[], None]], None],
+        is_timed_elsewhere: Callable[[], bool],
+        seconds: int = 0,
+    ) -> None:
+        """Show that the answer waits for its first step, and for how long unless that is shown."""
         if self.display is not None and not self.has_begun:
-            since = f" · {seconds} s" if seconds else ""
+            since = "" if is_timed_elsewhere() else waited(seconds)
             self.display.say(f"{WAITING}{since}")
-            later(1.0, lambda: self.wait(later, seconds + 1))
+            later(1.0, lambda: self.wait(later, is_timed_elsewhere, seconds + 1))
 
     def statistics(self, pair: str, draft: str | None) -> dict[str, Any]:
         """Return the answer's statistics, including those from before it was continued."""

@@ -55,14 +55,16 @@ def _undrafted(figures: Figures) -> str:
 
 
 def off_reason(figures: Figures) -> str:
-    """Return why nothing is drafted, to follow the words "plain speed"; empty if something is."""
-    is_plain = figures.kind == "plain" or bool(figures.statistics.speculation_off_reason)
+    """Return why nothing is drafted, to follow the words "plain speed".
+
+    Empty if something is drafted, or may be: not every server reports that.
+    """
+    is_plain = figures.kind == "plain" and figures.reports("drafted")
+    is_plain = is_plain or bool(figures.statistics.speculation_off_reason)
     if not is_plain:
         return ""
     words = verdict(figures).removesuffix(".").removeprefix("Plain speed: ")
-    server = harmless(figures.statistics.served_by)
-    is_name = bool(server) and words.startswith(server)
-    return words if is_name else words[0].lower() + words[1:]
+    return words[0].lower() + words[1:]
 
 
 def why(figures: Figures) -> str:
