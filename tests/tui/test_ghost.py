@@ -222,8 +222,9 @@ def test_late_verdicts_show_a_slow_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(map(draft, [very, very, 0.0]))
 
 
-def test_a_draft_holds_back_its_own_answer_alone() -> None:
+def test_a_draft_holds_back_its_own_answer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Text of another one, or of one that went out of sight, waits for nothing."""
+    monkeypatch.setattr(ghosts, "monotonic", lambda: 100.0)
     each = ghosts.Ghosts(FakeView())
     each.has_colours = lambda: True
     each.turn(is_on=True)
@@ -232,7 +233,7 @@ def test_a_draft_holds_back_its_own_answer_alone() -> None:
     writing.add([chain(" a b", (" a", " b"), ())], Statistics())
 
     assert each.next(writing) is not None
-    assert each.stands_until(writing) > monotonic()
+    assert each.stands_until(writing) == 100.0 + ghosts.HOLD + ghosts.SHOWN
     assert each.stands_until(other) == 0.0
     writing.display = None
     assert each.stands_until(writing) == 0.0
