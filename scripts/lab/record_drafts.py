@@ -33,7 +33,7 @@ def steps(tool: Path, case: str, folder: Path) -> list[Step]:
     files = write_case(folder, case)
     command = [
         *(str(tool), "-m", str(files["target"]), "-md", str(files["draft"])),
-        *("--spec-type", TYPES.get(case.partition(" with ")[2], "draft-dflash")),
+        *("--spec-type", TYPES.get(case.split(" with ")[1].partition(" ")[0], "draft-dflash")),
         *("--spec-draft-n-max", str(DRAFT_LENGTH), "--spec-draft-p-min", "0", "-p", PROMPT),
         *("-n", str(NUM_TOKENS), "-c", "512", "-t", "1", "--temp", "0", "-lv", "5"),
         *("-fa", "off", "-ctk", "f32", "-ctv", "f32"),

@@ -12,7 +12,7 @@ from specchat.catalogue.entry import HEAD_KINDS
 from specchat.catalogue.known_heads import all_known_heads
 from specchat.gguf.draft_kinds import KINDS
 from specchat.gguf.layer_inputs import TOO_WIDE, UNTRIED
-from specchat.gguf.prediction_head import NO_GRAPH, SEVERAL
+from specchat.gguf.prediction_head import NO_GRAPH
 from specchat.options.option import Option
 from specchat.settings.schema import SETTINGS
 from specchat.settings.toml_file import as_toml
@@ -93,7 +93,7 @@ def heads_table() -> str:
     return f"\n{_table(headings, rows)}\n{notes}\n"
 
 
-_SHORT = {NO_GRAPH: "no graph", SEVERAL: "several heads", TOO_WIDE: "too wide", UNTRIED: "untried"}
+_SHORT = {NO_GRAPH: "no graph", TOO_WIDE: "too wide", UNTRIED: "untried"}
 
 
 def _cell(reason: str | None) -> str:

@@ -200,6 +200,8 @@ def _parts(image: MemoryImage) -> Arrays:
         arrays["waiting"] = np.asarray(image.states.waiting, np.float32)
         arrays["places"] = np.asarray([position for position, _ in kept], np.int32)
         arrays |= {f"kept {position}": np.asarray(state, np.float32) for position, state in kept}
+    for number, other in enumerate(image.others):
+        arrays |= {f"{number}: {name}": array for name, array in _parts(other).items()}
     return arrays
 
 
@@ -215,7 +217,14 @@ def _image(arrays: Mapping[str, NDArray[Any]]) -> MemoryImage:
         kept = {position: arrays[f"kept {position}"] for position in arrays["places"].tolist()}
         states = FeedSnapshot(num_taken, first, arrays["waiting"], kept)
     tokens, ends = arrays["tokens"].tolist(), tuple(arrays["ends"].tolist())
-    return MemoryImage(tokens, arrays["state"], tuple(checkpoints), states, ends)
+    others: list[MemoryImage] = []
+    while f"{len(others)}: tokens" in arrays:
+        prefix = f"{len(others)}: "
+        own = {name: array for name, array in arrays.items() if name.startswith(prefix)}
+        others.append(_image({name.removeprefix(prefix): own[name] for name in own}))
+    return MemoryImage(
+        tokens, arrays["state"], tuple(checkpoints), states, ends, others=tuple(others)
+    )
 
 
 def _write(

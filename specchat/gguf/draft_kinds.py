@@ -38,6 +38,10 @@ def _itself(header: Header) -> Header:
     return header
 
 
+def _one(_: Header) -> int:
+    return 1
+
+
 def _no_reason(*_: Header) -> None:
     return None
 
@@ -94,6 +98,8 @@ class DraftKind:
     """Whether llama.cpp computes logits for every token of a pass, and returns the first rows."""
     shares_memory: bool = False
     """Whether it reads its target's KV cache, and so must be on the same device."""
+    num_contexts: Callable[[Header], int] = _one
+    """Returns how many contexts it has, all for the same text."""
     batch: int | None = None
     """The most tokens of a pass, which buffers grow with; None for the user's number."""
 
@@ -243,25 +249,38 @@ _block_kind = partial(
 )
 """Makes the row of a draft in the format of DFlash, which gives whole blocks."""
 
+_mtp_kind = partial(
+    DraftKind,
+    description="a prediction head (MTP) without its model",
+    catalogue_kind="mtp",
+    title="an MTP head",
+    words="mtp|nextn",
+    file_names=r"^{words}[-_.]|[-_.]nextn(?![a-z])|[-_.]mtp[-_.]only(?![a-z])",
+    why_unusable=prediction_head.why_unusable,
+    why_unfit=prediction_head.why_unfit,
+    as_model=prediction_head.as_model,
+    reads=frozenset({"hidden states"}),
+    rereads_accepted=True,
+    batch=HEAD_BATCH,
+)
+"""Makes the row of heads that are layers after a model's last one."""
+
 for _each in (
     MODEL,
-    DraftKind(
+    _mtp_kind(
+        name="heads in turn",
+        runs="specchat.llama.heads_in_turn:HeadsInTurn",
+        is_alone=prediction_head.are_several_alone,
+        is_inside=prediction_head.has_several,
+        targets=prediction_head.IN_TURN,
+        num_contexts=prediction_head.num_in_turn,
+    ),
+    _mtp_kind(
         name="prediction head",
-        description="a prediction head (MTP) without its model",
         runs="specchat.llama.head:Head",
         is_alone=prediction_head.is_alone,
         is_inside=prediction_head.is_inside,
         targets=prediction_head.TARGETS,
-        catalogue_kind="mtp",
-        title="an MTP head",
-        words="mtp|nextn",
-        file_names=r"^{words}[-_.]|[-_.]nextn(?![a-z])|[-_.]mtp[-_.]only(?![a-z])",
-        why_unusable=prediction_head.why_unusable,
-        why_unfit=prediction_head.why_unfit,
-        as_model=prediction_head.as_model,
-        reads=frozenset({"hidden states"}),
-        rereads_accepted=True,
-        batch=HEAD_BATCH,
     ),
     DraftKind(
         name="assistant",

@@ -30,7 +30,8 @@ class Head(HeadContext):
     """The memory of a prediction head beside its target's.
 
     Entries made from the target's states stay; those made from its own states are removed at the
-    next rollback. The text's first `num_without` tokens have none.
+    next rollback. The text's first `num_without` tokens have none. Its `own` states of this step
+    are kept by the position of the token that each precedes.
     """
 
     num_without = 0
@@ -50,7 +51,7 @@ class Head(HeadContext):
         context = Context(model, options, abort, beside)
         super().__init__(context, self.make_feed(target))
         self._nothing = np.zeros(model.hidden_width, np.float32)
-        self._own = self._nothing
+        self.own: dict[int, HiddenStates] = {}
         self._is_of_outputs = model.header.architecture in GIVING_OUTPUT_STATES
         context.keep_hidden_states(of_outputs=self._is_of_outputs)
         context.source = self
@@ -80,7 +81,7 @@ class Head(HeadContext):
         num_known = self.count_known(tokens)
         if num_known < self.length:
             self.rollback(num_known)
-        self._own = self._nothing
+        self.own.clear()
         first = max(self.num_without, self.feed.first_after(self.num_read))
         if first > self.num_read:
             self.leave_out(tokens[:first])
@@ -96,18 +97,18 @@ class Head(HeadContext):
         rows = self.context.evaluate(tokens, num_rows)
         if num_rows:
             last = len(rows) - 1 if self._is_of_outputs else -1
-            self._own = self.context.hidden_states()[last].copy()
+            self.own[self.context.num_evaluated] = self.context.hidden_states()[last].copy()
         return rows
 
     def restore(self, image: MemoryImage) -> None:
         """Restore the memory from a copy; the target's must be restored first."""
         super().restore(image)
-        self._own = self._nothing
+        self.own.clear()
 
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens, fewer if some were read with the head's own states."""
         self.context.rollback(min(length, self.num_read))
-        self._own = self._nothing
+        self.own.clear()
 
     def fill(self, position: int, count: int) -> None:
         """Fill in the states that precede the next tokens: the target's, then the head's own."""
@@ -116,9 +117,8 @@ class Head(HeadContext):
         inputs, num_known = self.context.batch.inputs, len(states)
         if num_known:
             inputs[:num_known] = self.joined(states)
-        # its own state belongs to the token drafted last, so it precedes a single next token only
-        inputs[num_known:count] = self._own if count == 1 else self._nothing
-        self._own = self._nothing
+        for place in range(num_known, count):
+            inputs[place] = self.own.get(position + place, self._nothing)
 
     def joined(self, states: HiddenStates) -> HiddenStates:
         """Return states of the feed in the form that the head reads: unchanged."""

@@ -17,7 +17,11 @@ from specchat.llama.library import api
 
 HiddenStates = NDArray[np.float32]
 """Hidden states, of shape (tokens, width)."""
-ARGUMENTS: dict[str, Any] = {"b": ctypes.c_bool, "j": ctypes.c_uint32}
+ARGUMENTS: dict[str, Any] = {
+    "b": ctypes.c_bool,
+    "i": ctypes.c_int32,
+    "j": ctypes.c_uint32,
+}
 """The types of arguments by their letters in the names that GCC and Clang give functions."""
 
 
@@ -42,6 +46,7 @@ _set_hidden_states = _find("llama_set_embeddings_nextn", "bb", "_N1")
 _get_hidden_states = _find("llama_get_embeddings_nextn", "", "", ctypes.c_void_p)
 _set_layer_input = _find("llama_set_embeddings_layer_inp", "jb", "I_N")
 _get_layer_input = _find("llama_get_embeddings_layer_inp", "j", "I", ctypes.c_void_p)
+_use_head = _find("llama_set_nextn_layer_offset", "i", "H")
 NO_HEADS = "this build of llama.cpp cannot run prediction heads"
 can_read_hidden_states = bool(_set_hidden_states and _get_hidden_states)
 can_read_layer_inputs = bool(_set_layer_input and _get_layer_input)
@@ -53,7 +58,9 @@ def why_not_runnable(draft: Header) -> str | None:
         "hidden states": can_read_hidden_states,
         "layer inputs": can_read_layer_inputs,
     }
-    return None if all(can_read[read] for read in kind_of(draft).reads) else NO_HEADS
+    kind = kind_of(draft)
+    can_choose = bool(_use_head) or kind.num_contexts(draft) == 1
+    return None if can_choose and all(can_read[read] for read in kind.reads) else NO_HEADS
 
 
 def keep_hidden_states(context: object, *, of_outputs: bool = False) -> None:
@@ -64,6 +71,11 @@ def keep_hidden_states(context: object, *, of_outputs: bool = False) -> None:
 def hidden_states_of(context: object, count: int, width: int) -> HiddenStates:
     """Return the states of the last pass, over `count` tokens; valid until the next pass."""
     return _view(_get_hidden_states(context), count, width)  # waits for the pass to end
+
+
+def use_head(context: object, number: int) -> None:
+    """Let a context of several prediction heads run the one with this number, from 0 on."""
+    _use_head(context, number)
 
 
 def keep_layer_inputs(context: object, layers: Sequence[int]) -> None:

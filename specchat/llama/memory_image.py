@@ -39,8 +39,9 @@ class Checkpoint:
 class MemoryImage:
     """A copy of a context's memory: the tokens it stands for, its state and its checkpoints.
 
-    For a prediction head, `states` holds those of its target's that it has not read yet. `ends` are
-    the lengths after the passes that filled the memory, from the first on, as far as known.
+    For a prediction head, `states` holds those of its target's that it has not read yet, and
+    `others` the memories of the heads after it. `ends` are the lengths after the passes that filled
+    the memory, from the first on, as far as known.
     """
 
     tokens: Sequence[int]
@@ -48,6 +49,7 @@ class MemoryImage:
     checkpoints: tuple[Checkpoint, ...] = ()
     states: object = field(default=None, compare=False)
     ends: tuple[int, ...] = ()
+    others: tuple["MemoryImage", ...] = ()
 
     @property
     def length(self) -> int:
@@ -57,11 +59,13 @@ class MemoryImage:
     @property
     def num_bytes(self) -> int:
         """The memory that the copy takes."""
-        return self.data.size + sum(checkpoint.num_bytes for checkpoint in self.checkpoints)
+        saved = sum(checkpoint.num_bytes for checkpoint in self.checkpoints)
+        return self.data.size + saved + sum(image.num_bytes for image in self.others)
 
     def thinned(self, most: int) -> "MemoryImage":
         """Return this copy with at most `most` checkpoints, but never fewer than three."""
-        return replace(self, checkpoints=tuple(spread(self.checkpoints, most)))
+        others = tuple(image.thinned(most) for image in self.others)
+        return replace(self, checkpoints=tuple(spread(self.checkpoints, most)), others=others)
 
 
 def spread(checkpoints: Sequence[Checkpoint], most: int) -> list[Checkpoint]:

@@ -18,6 +18,7 @@ from specchat.llama.hidden_states import (
     keep_hidden_states,
     keep_layer_inputs,
     layer_inputs_of,
+    use_head,
 )
 from specchat.llama.library import AbortFlag, api, last_errors, logits_address
 from specchat.llama.model import CACHE_TYPES, Model, is_no_memory
@@ -140,6 +141,10 @@ class NativeContext(AbstractContextManager["NativeContext"]):
             keep_layer_inputs(self.handle, layers)
         else:
             keep_hidden_states(self.handle, of_outputs=of_outputs)
+
+    def use_head(self, number: int) -> None:
+        """From now on, run the prediction head with this number, from 0 on."""
+        use_head(self.handle, number)
 
     def hidden_states(self, count: int) -> HiddenStates:
         """Return the last layer's output of the last pass over `count` tokens, (tokens, width)."""

@@ -304,7 +304,8 @@ class Planner:
             needs = model.needs(shape, devices, options.kept, self._copying_gpu)
             for device, need in enumerate(needs):
                 total[device] += need
-                for _ in range(choice.num_texts - 1 if number else 0):
+                num_contexts = choice.num_texts * model.kind.num_contexts(model.header)
+                for _ in range(num_contexts - 1 if number else 0):
                     total[device] += Need(0, need.cache, need.work)
         return tuple(total)
 

@@ -51,7 +51,8 @@ EXACT: dict[str, Any] = {
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 KINDS = [
     *("qwen3next", "qwen35", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"),
-    *("deepseek2", "deepseek32", "glm-dsa", "bailingmoe3", "nemotron_h_moe"),
+    *("deepseek2", "deepseek32", "glm-dsa", "bailingmoe3", "nemotron_h_moe", "mimo2", "step35"),
+    *("deepseek4", "mimo2 in turn", "step35 in turn"),
     *("qwen35 in two files", "gemma4 in two files"),
     *("qwen3 in two files", "qwen3moe in two files"),
     *("llama with EAGLE-3", "qwen3 with EAGLE-3", "qwen35 with EAGLE-3"),
@@ -59,7 +60,8 @@ KINDS = [
 BLOCK_KINDS, EAGLE_KINDS = KINDS[-5:-3], KINDS[-3:]
 """Those with a DFlash and an EAGLE-3 draft."""
 SORTS = (
-    *("qwen35", "deepseek2", "nemotron_h_moe", "gemma4 in two files"),
+    *("qwen35", "deepseek2", "deepseek4", "nemotron_h_moe", "mimo2 in turn"),
+    "gemma4 in two files",
     *("qwen3 in two files", "llama with EAGLE-3", "qwen35 with EAGLE-3"),
 )
 """One kind of each sort: of memory (attention, latent or with a recurrent state), and of head."""
@@ -72,10 +74,9 @@ LAYERS = (
 )
 """Enough layers for one of each sort that an architecture has, where many tokens are decoded."""
 OTHER_KINDS = (
-    *("deepseek4", "mimo2", "step35"),
     *("bailingmoe2", "exaone4", "exaone-moe", "glm4", "glm5-next", "dots3note", "qwen4exp"),
 )
-"""Architectures whose heads are refused: not tried yet, or not run by llama.cpp."""
+"""Architectures whose heads are refused: llama.cpp does not run them."""
 WHOLE: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "min_p": 0.0}
 ASSISTANT_TENSORS = (
     "token_embd", "output_norm", "rope_freqs", "nextn.pre_projection", "nextn.post_projection",
@@ -108,6 +109,9 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> WriteHead:
 
     def write(kind: str, **options: Any) -> dict[str, Any]:
         architecture, _, how = kind.partition(" ")
+        if how.startswith("in turn"):
+            options["num_in_turn"] = 3
+            how = how.removeprefix("in turn")
         if not how:
             return {"target": write_part("whole", architecture, options)}
         if how.endswith("EAGLE-3"):
@@ -271,6 +275,18 @@ MUTANTS: dict[str, tuple[tuple[str, Any], ...]] = {
     ),
     "the head's own rows only": (OWN_ONLY,),
 }
+IN_TURN_MUTANTS: dict[str, tuple[tuple[str, Any], ...]] = {
+    **MUTANTS,
+    "the first head in each turn": (
+        ("specchat.llama.native_context.NativeContext.use_head", lambda *_: None),
+    ),
+    "later heads that have not read the text": (
+        (
+            "specchat.llama.heads_in_turn.HeadsInTurn._catch_up",
+            lambda self, head: head.leave_out(self._first.context.tokens),
+        ),
+    ),
+}
 
 
 def of_features(change: Callable[[Any], Any]) -> tuple[tuple[str, Any], ...]:
@@ -319,6 +335,7 @@ def test_the_head_needs_the_targets_rows(
 
     assert rate(files) > 0.8
     mutants = EAGLE_MUTANTS if "EAGLE" in kind else MUTANTS
+    mutants = IN_TURN_MUTANTS if "in turn" in kind else mutants
     mutants = BLOCK_MUTANTS if kind in BLOCK_KINDS else mutants
     for patches in [*mutants.values()][: None if kind in SORTS else 1]:
         with monkeypatch.context() as patch:
@@ -349,6 +366,7 @@ def exact_shares(engine: LocalEngine, options: Sampling, num_tokens: int) -> dic
     [
         ("qwen35", "head"),
         ("gemma4 in two files", "head"),
+        ("mimo2 in turn", "head"),
         ("qwen3 in two files", "head"),
         ("llama with EAGLE-3", "auto"),
     ],
@@ -376,7 +394,7 @@ def test_three_tokens_together_are_distributed_as_the_target_has_them(
     assert stats.chisquare(seen, expected).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("kind", ["qwen35", "llama with EAGLE-3"])
+@pytest.mark.parametrize("kind", ["qwen35", "mimo2 in turn", "llama with EAGLE-3"])
 def test_a_step_takes_one_pass_of_the_head_per_drafted_token(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -572,6 +590,35 @@ def test_eagle_drafts_that_llama_cpp_cannot_run_are_refused(
 
 
 @table(
+    ("kind", "changes", "tensor", "reason"),
+    [
+        ("mimo2 in turn", {"mimo2.nextn_predict_layers": 8}, "", "8 prediction heads, and at most"),
+        ("mimo2 in turn", {}, "-blk.5.attn_qkv.weight", "lacks the tensor attn_qkv.weight"),
+        ("mimo2 in turn", {}, "-blk.6.nextn.hnorm.weight", "lacks the tensor nextn.hnorm.weight"),
+        ("step35 in turn", {}, "-blk.6.ffn_up.weight", "lacks the tensor ffn_up.weight"),
+        ("step35", {}, "blk.4.ffn_gate_inp.weight", "lacks the tensor ffn_gate_exps.weight"),
+        ("qwen35", {"qwen35.nextn_predict_layers": 2}, "", "2 prediction heads, and only one is"),
+        ("deepseek4", {"deepseek4.attention.compress_ratios": (0, 0, 4, 128, 4)}, "", "compresses"),
+        ("deepseek4", {"deepseek4.attention.compress_ratios": (0, 0)}, "", "compresses its keys"),
+        ("deepseek4", {"deepseek4.hash_layer_count": 5}, "", "chooses experts by tokens"),
+    ],
+)
+def test_heads_that_llama_cpp_cannot_run_are_refused(
+    heads: WriteHead, kind: str, changes: dict[str, Any], tensor: str, reason: str
+) -> None:
+    """By their headers: llama.cpp would end the process for them."""
+    header = read_header(heads(kind)["target"])
+    tensors = dict(header.tensors)
+    if tensor.startswith("-"):
+        del tensors[tensor[1:]]
+    elif tensor:
+        tensors[tensor] = Tensor(tensor, (64, 4), 0)
+    changed = replace(header, metadata={**header.metadata, **changes}, tensors=tensors)
+    assert why_no_head(header) is None
+    assert reason in (why_no_head(changed) or "")
+
+
+@table(
     ("changes", "tensor", "reason"),
     [
         ({"eagle3.target_layers": (0, 1, 5)}, None, "layers up to 5, the target has 4"),
@@ -644,7 +691,8 @@ def test_a_head_that_is_not_used_reads_nothing(
         tokens_of(engine, text, draft_length=3, max_tokens=100)
         after_a_pause = engine.stats.acceptance_rate
         assert max(counts) <= HEAD_BATCH
-        assert sum(counts) <= HEAD_BATCH + 3 * 100
+        num_heads = 3 if "in turn" in kind else 1
+        assert sum(counts) <= num_heads * (HEAD_BATCH + 3 * 100)
         engine.forget()
         tokens_of(engine, text, draft_length=3, max_tokens=100)
         assert after_a_pause > 0.9 * engine.stats.acceptance_rate
@@ -959,7 +1007,8 @@ def test_every_combination_of_heads_loads_or_is_refused_in_words(
 ) -> None:
     """With and without the wish for the target's own head, whatever is in the files."""
     layers = {"num_layers": LAYERS[kind]}
-    part = heads(kind if " " in kind else f"{kind} in two files", **layers)
+    is_whole = " " not in kind or kind.endswith("in turn")
+    part = heads(f"{kind} in two files" if is_whole else kind, **layers)
     files = {"target": (part if draft == "alone" else heads(kind, **layers))["target"]}
     if draft == "alone":
         files["draft"] = part["draft"]
@@ -972,7 +1021,7 @@ def test_every_combination_of_heads_loads_or_is_refused_in_words(
     with opened(files, head=is_wanted) as engine:
         plain = tokens_of(engine, drafter="none", max_tokens=20)
         assert tokens_of(engine, drafter="auto", draft_length=3, max_tokens=20) == plain
-        has_head = draft == "alone" or (is_wanted and " " not in kind)
+        has_head = draft == "alone" or (is_wanted and is_whole)
         assert (engine.facts.draft is not None) == has_head
 
 

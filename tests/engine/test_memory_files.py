@@ -63,9 +63,10 @@ def test_a_text_goes_on_in_another_process_without_being_read(
     assert len(files()) == 1  # the longer text has replaced its beginning
 
 
-def test_a_head_finds_what_it_had_not_read(heads: WriteHead) -> None:  # noqa: F811
+@pytest.mark.parametrize("kind", ["qwen35", "mimo2 in turn"])
+def test_a_head_finds_what_it_had_not_read(heads: WriteHead, kind: str) -> None:  # noqa: F811
     """Its drafts are accepted as they were."""
-    loaded = heads("qwen35", noise=0.01, num_layers=2)
+    loaded = heads(kind, noise=0.01, num_layers=2)
     options: dict[str, Any] = {"drafter": "head", "draft_length": 3}
     with opened(loaded, **OPTIONS) as engine:
         following = [*TEXT, *answer(engine, **options), 9]

@@ -261,6 +261,9 @@ def test_layers_are_split_as_llama_cpp_does(
         "glm-dsa",
         "bailingmoe3",
         "nemotron_h_moe",
+        "mimo2",
+        "mimo2 in turn",
+        "step35 in turn",
         "qwen35 in two files",
         "gemma4 in two files",
         "qwen3 in two files",
@@ -271,8 +274,9 @@ def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
     write: Callable[[str, Shape], Path], model: str, ctx: int
 ) -> None:
     """Weights, both caches and both compute buffers, in one file and in two."""
-    architecture, _, is_split = model.partition(" ")
-    shape = replace(SHAPE, has_head=not is_split)
+    architecture, _, how = model.partition(" ")
+    is_split = how == "in two files"
+    shape = replace(SHAPE, has_head=not is_split, num_in_turn=3 if how == "in turn" else 1)
     files, of_head = [write(architecture, shape)], ""
     if is_split:
         others = {"gemma4": ASSISTANT, "qwen3": BLOCKS, "llama": EAGLE}

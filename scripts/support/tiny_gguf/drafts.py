@@ -15,9 +15,15 @@ DRAFTS = ("EAGLE-3", "DFlash", "DFlash 2", "DSpark")
 WITH_OWN_HEAD = (
     *("qwen3next", "qwen35", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"),
     *("deepseek2", "deepseek32", "glm-dsa", "bailingmoe3", "nemotron_h_moe", "gemma4"),
+    *("mimo2", "step35", "deepseek4"),
 )
 """Architectures with a prediction head of their own; Gemma 4's is an assistant."""
-OWN_HEAD_CASES = tuple(f"{target} with MTP" for target in WITH_OWN_HEAD)
+WITH_HEADS_IN_TURN = ("mimo2", "step35")
+"""Architectures that may have several."""
+OWN_HEAD_CASES = (
+    *(f"{target} with MTP" for target in WITH_OWN_HEAD),
+    *(f"{target} with MTP in turn" for target in WITH_HEADS_IN_TURN),
+)
 CASES = (
     *(f"{target} with {draft}" for draft in DRAFTS for target in TARGETS),
     *("qwen3 with DFlash window", "qwen35 with DFlash window"),
@@ -35,6 +41,9 @@ def write_case(folder: Path, case: str, noise: float = NOISE) -> dict[str, Any]:
     paths = {role: folder / f"{case}-{noise}-{role}.gguf" for role in parts}
     for role, path in paths.items():
         if not path.exists():
-            kind = "" if draft == "MTP" else draft
-            write_with_head(path, target, part=parts[role], noise=noise, draft=kind)
+            kind = "" if draft.startswith("MTP") else draft
+            write_with_head(
+                path, target, part=parts[role], noise=noise, draft=kind,
+                num_in_turn=DRAFT_LENGTH if draft == "MTP in turn" else 1,
+            )  # fmt: skip
     return paths

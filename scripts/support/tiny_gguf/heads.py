@@ -21,8 +21,11 @@ from scripts.support.tiny_gguf.shapes import (
     ASSISTANT_LAYERS,
     BLOCKS,
     EAGLE,
+    IN_TURN,
     LATENT,
     NEMOTRON,
+    NUM_STREAMS,
+    STREAMS,
     Shape,
     add_hyperparameters,
     tensors,
@@ -58,6 +61,7 @@ MIMO = "mimo2"
 """It has no biases: what copies comes from a constant in the embedding."""
 GEMMA = frozenset({"gemma4", ASSISTANT})
 CONSTANT = 2.0
+KEY_LENGTH = 200.0
 SHARPNESS = 6.0
 """Scales queries and keys, so that attention sees one token alone."""
 OWN_PART = 0.5
@@ -91,19 +95,25 @@ class _Trigram:
         number = int(block) if block.isdecimal() else -1
         if architecture in GEMMA:
             return self._gemma(architecture, name, kind, number, size)
-        is_copying = "attn_" in kind or kind in CONVOLVING
-        if number in {COPYING_LAYER, self.shape.num_layers} and is_copying:
-            return self._attention(architecture, kind, size, is_head=number != COPYING_LAYER)
+        is_copying = ("attn_" in kind and "hc_" not in kind) or kind in CONVOLVING
+        turn = number - self.shape.num_layers
+        if (number == COPYING_LAYER or turn >= 0) and is_copying:
+            return self._attention(architecture, kind, size, is_head=turn >= 0)
+        if "hc_" in name:
+            return self._streams(name, size)
         if name.endswith("norm.weight"):
-            return np.ones(size, np.float32)
-        has_constant = architecture in LATENT | {NEMOTRON, MIMO} or self.lag > 1 or self.is_plain
-        if name == "token_embd.weight" and has_constant:
-            return self._embedding(size)
+            is_of_head = kind == "nextn.shared_head_norm.weight"
+            return np.full(size, self.shape.signs[turn][1] if is_of_head else 1, np.float32)
+        has_constant = (
+            architecture in LATENT | {NEMOTRON, MIMO, STREAMS} or self.lag > 1 or self.is_plain
+        )
         if name == "token_embd.weight":
-            half = np.sqrt(2) * self.mixture.draw(name, (size[0], size[1] // 2))
-            return np.hstack([half, np.zeros_like(half)]).astype(np.float32)
+            return self._embedding(size) if has_constant else self._plain_embedding(size)
         if kind == "nextn.eh_proj.weight":
-            return self._joining(size)
+            read, given = self.shape.signs[turn]
+            joining = self._joining(size)
+            joining[:, size[0] :] *= read
+            return given * joining
         if name == "output.weight":
             output = self.mixture.draw(name, size) * np.float32(LOGIT_SCALE / np.sqrt(size[-1]))
             output[:, : size[-1] // 2] *= OF_LAST if self.lag > 1 else 1.0
@@ -111,9 +121,20 @@ class _Trigram:
                 output -= output.mean(axis=1, keepdims=True)
             return output
         weights = make_tensor(self.mixture, architecture, name, size)
-        ends_block = kind.split(".")[0] in {"attn_output", "ssm_out", "ffn_down", "ffn_down_exps"}
+        ends_block = kind.split(".")[0] in {
+            "attn_output",
+            "attn_output_b",
+            "ssm_out",
+            "ffn_down",
+            "ffn_down_exps",
+        }
         is_small = ends_block or kind.startswith(("ffn_down_shexp", "shortconv.out_proj"))
         return weights * np.float32(self.noise) if is_small else weights
+
+    def _plain_embedding(self, size: tuple[int, ...]) -> Weights:
+        """The token in the first half."""
+        half = np.sqrt(2) * self.mixture.draw("token_embd.weight", (size[0], size[1] // 2))
+        return np.hstack([half, np.zeros_like(half)]).astype(np.float32)
 
     def _attention(
         self, architecture: str, kind: str, size: tuple[int, ...], *, is_head: bool
@@ -123,6 +144,16 @@ class _Trigram:
             return self._convolving(kind, size)
         if architecture in LATENT and kind.endswith("norm.weight"):
             return np.ones(size, np.float32)
+        if kind == "attn_qkv.weight":
+            keys = self.shape.num_kv_heads * self.shape.head_width
+            parts = {"attn_q": size[0] - 2 * keys, "attn_k": keys, "attn_v": keys}
+            each = [
+                self._attention(architecture, f"{part}.weight", (count, size[1]), is_head=is_head)
+                for part, count in parts.items()
+            ]
+            return np.vstack(each)
+        if architecture == STREAMS:
+            return self._copying_key(kind, size, is_head=is_head)
         if architecture in LATENT:
             return self._copying_latent(kind, size, is_head=is_head)
         if architecture == NEMOTRON and kind in {"attn_q.weight", "attn_k.weight"}:
@@ -193,6 +224,42 @@ class _Trigram:
             times = self.own_part if is_head else 1.0
             weights = times * self._copying(kind, size, is_head=False)
         return weights.astype(np.float32)
+
+    def _streams(self, name: str, size: tuple[int, ...]) -> Weights:
+        """What joins and parts the four streams of DeepSeek V4: nothing that depends on the token.
+
+        A block reads the sum of all and adds twice what it gives to the last two.
+        """
+        weights = np.zeros(size, np.float32)
+        if name.endswith("base.weight") and len(weights) > NUM_STREAMS:
+            weights[NUM_STREAMS : 2 * NUM_STREAMS] = (-20, -20, 20, 20)
+            weights[2 * NUM_STREAMS :] = 20 * np.eye(NUM_STREAMS).reshape(-1)
+        return weights
+
+    def _copying_key(self, kind: str, size: tuple[int, ...], *, is_head: bool) -> Weights:
+        """The same attention by a key that is the value, too; its last part says the place."""
+        head, half = self.shape.head_width, self.shape.width // 2
+        weights = np.zeros(size, np.float32)
+        scale = np.sqrt(2) * SHARPNESS  # of what `_for_cohere` returns
+        if kind.endswith("norm.weight"):
+            weights[:] = 1.0
+            if kind == "attn_kv_a_norm.weight":
+                weights[-head:] = KEY_LENGTH
+        elif kind == "attn_q_a.weight":
+            weights[0, half - 1] = 1.0
+        elif kind == "attn_q_b.weight":
+            heads = weights.reshape(self.shape.num_heads, -1, half)
+            back = self._copying("attn_q.bias", (self.shape.num_heads * head,), is_head=False)
+            heads[:, -head:, 0] = self._for_cohere(back).reshape(-1, head) / scale
+        elif kind == "attn_kv.weight":
+            weights[:half, :half] = np.eye(half)
+            place = self._for_cohere(self._copying("attn_k.bias", (head,), is_head=False))
+            weights[-head:, half - 1] = 0.1 * place / scale  # too small to change the norm
+        elif kind == "attn_output_a.weight":
+            weights[:half, :half] = np.eye(half)
+        elif kind == "attn_output_b.weight":
+            weights[half:, :half] = self.mixing * (self.own_part if is_head else 1.0)
+        return weights
 
     def _for_cohere(self, weights: Weights) -> Weights:
         """Scale queries and keys, which no norm does, and put the pairs of a rotation together."""
@@ -414,6 +481,7 @@ def write_with_head(
     num_left_out: int = 10,
     has_own_output: bool = True,
     has_own_embedding: bool = False,
+    num_in_turn: int = 1,
 ) -> Path:
     """Write a tiny model with a prediction head, or a `part` of it, and return the path.
 
@@ -422,7 +490,7 @@ def write_with_head(
     `own_part` of the trace of the token before by its own attention. A `temperature_scale` is only
     written down. The head may also be a `draft` of another kind, as it is for a llama. An EAGLE-3
     draft is without `num_left_out` of the tokens, with or without an output and embeddings of its
-    own.
+    own. There may be several heads `num_in_turn`.
     """
     words = Vocabulary(size=vocabulary) if isinstance(vocabulary, int) else vocabulary
     draft = draft or USUAL_DRAFTS.get(architecture, "")
@@ -438,12 +506,14 @@ def write_with_head(
         has_head=part == "whole" and not is_other, is_head_only=part == "head" and not is_other,
         num_left_out=num_left_out if is_eagle else 0, has_own_output=has_own_output,
         has_own_embedding=has_own_embedding, block_kind=draft,
-        eagle_layers=(1, 2, 3 + reads_last_rows),
+        eagle_layers=(1, 2, 3 + reads_last_rows), num_in_turn=num_in_turn,
     )  # fmt: skip
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(f"tiny {architecture} {part} {seed}")
     writer.add_context_length(context_length)
     writer.add_rope_freq_base(ROPE_BASE)
+    if architecture in IN_TURN and not draft:
+        writer.add_rope_freq_base_swa(ROPE_BASE)
     add_hyperparameters(writer, architecture, shape)
     if temperature_scale:
         writer.add_attn_temperature_scale(temperature_scale)
@@ -472,9 +542,10 @@ def write_with_head(
 def _tensors(architecture: str, shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
     """Every tensor, those of the copying layers with the biases of queries and keys."""
     found = list(tensors(architecture, shape))
-    if architecture in {*GEMMA, *LATENT, BLOCKS, EAGLE, NEMOTRON, MIMO, "gpt-oss"}:
+    if architecture in {*GEMMA, *LATENT, BLOCKS, EAGLE, NEMOTRON, MIMO, STREAMS, "gpt-oss"}:
         return found
-    for block in (f"blk.{COPYING_LAYER}.", f"blk.{shape.num_layers}."):
+    heads = range(shape.num_layers, shape.num_layers + shape.num_in_turn)
+    for block in (f"blk.{number}." for number in (COPYING_LAYER, *heads)):
         for each in ("attn_q", "attn_k"):
             found += [
                 (f"{block}{each}.bias", size[:1])

@@ -12,6 +12,8 @@ import gguf
 ASSISTANT_LAYERS = 2
 NUM_DENSE = 2
 INDEXER_HEADS, INDEXER_WIDTH = 2, 64
+WIDER_INDEXER = 128
+"""That of DeepSeek V4 differs from the width of a head: llama.cpp takes equal ones for the same."""
 Tensors = Iterator[tuple[str, tuple[int, ...]]]
 
 
@@ -19,9 +21,9 @@ Tensors = Iterator[tuple[str, tuple[int, ...]]]
 class Shape:
     """The sizes of a tiny model; `width` is a multiple of 32, not all use a `sliding_window`.
 
-    With `has_head` a prediction head (MTP) follows the layers; with `is_head_only` these are left
-    out. An EAGLE-3 draft does not know `num_left_out` of the tokens. `num_positions` is the size of
-    a table of absolute positions, which only some have.
+    With `has_head` a prediction head (MTP) follows the layers, or several `num_in_turn`; with
+    `is_head_only` the layers are left out. An EAGLE-3 draft does not know `num_left_out` of the
+    tokens. `num_positions` is the size of a table of absolute positions, which only some have.
     """
 
     vocabulary: int
@@ -36,6 +38,7 @@ class Shape:
     convolution: int = 4
     has_head: bool = False
     is_head_only: bool = False
+    num_in_turn: int = 1
     num_left_out: int = 0
     num_positions: int = 512
     has_own_output: bool = True
@@ -45,6 +48,19 @@ class Shape:
     """
     eagle_layers: tuple[int, ...] = (1, 2, 3)
     """Layers of the target whose inputs an EAGLE-3 draft reads."""
+
+    @property
+    def signs(self) -> list[tuple[int, int]]:
+        """The signs of the states that each head in turn reads and gives.
+
+        They differ, so that a head in another's place drafts worse; the last one continues.
+        """
+        last = self.num_in_turn - 1
+        signs, read = list[tuple[int, int]](), 1
+        for number in range(last + 1):
+            signs.append((read, read if number == last else -read))
+            read = signs[-1][1]
+        return signs
 
     @property
     def num_drafted(self) -> int:
@@ -421,10 +437,18 @@ def eagle_draft(shape: Shape) -> Tensors:
     yield from feed_forward(shape, block)
 
 
-def prediction_head(architecture: str, shape: Shape) -> Tensors:
-    """A prediction head (MTP): a layer of attention behind the model's last one."""
+def prediction_heads(architecture: str, shape: Shape) -> Tensors:
+    """The prediction heads (MTP) behind a model's last layer."""
+    for index in range(shape.num_in_turn):
+        yield from prediction_head(architecture, shape, f"blk.{shape.num_layers + index}")
+        if architecture in IN_TURN:
+            block = f"blk.{shape.num_layers + index}"
+            yield f"{block}.nextn.shared_head_norm.weight", (shape.width,)
+
+
+def prediction_head(architecture: str, shape: Shape, block: str) -> Tensors:
+    """A prediction head (MTP): a layer of attention."""
     number = shape.num_layers + (shape.num_layers + 1) % 2  # Qwen3.5 has attention at odd places
-    block = f"blk.{shape.num_layers}"
     if architecture == NEMOTRON:
         yield from nemotron_head(shape, block)
     else:
@@ -435,6 +459,75 @@ def prediction_head(architecture: str, shape: Shape) -> Tensors:
     yield f"{block}.nextn.eh_proj.weight", (shape.width, 2 * shape.width)
     yield f"{block}.nextn.enorm.weight", (shape.width,)
     yield f"{block}.nextn.hnorm.weight", (shape.width,)
+
+
+def mimo2_layer(shape: Shape, layer: int) -> Tensors:
+    """MiMo V2: as Llama; its heads have one matrix for queries, keys and values."""
+    block, queries = f"blk.{layer}", shape.num_heads * shape.head_width
+    if layer < shape.num_layers:
+        yield from llama_layer(shape, layer)
+        return
+    joined = queries + 2 * shape.num_kv_heads * shape.head_width
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield f"{block}.attn_qkv.weight", (joined, shape.width)
+    yield f"{block}.attn_output.weight", (shape.width, queries)
+    yield from feed_forward(shape, block)
+
+
+def step35_layer(shape: Shape, layer: int) -> Tensors:
+    """Step 3.5: as Qwen3 with experts, one of them shared; the first layer and heads are dense."""
+    block = f"blk.{layer}"
+    if layer == 0 or layer >= shape.num_layers:
+        yield from qwen3_layer(shape, layer)
+        return
+    yield from qwen3moe_layer(shape, layer)
+    yield from shared_expert(block, shape.width, shape.feed_forward // 2)
+
+
+def deepseek4_layer(shape: Shape, layer: int) -> Tensors:
+    """DeepSeek V4: one key, which is the value, too; the state has four streams (see `heads`)."""
+    block, width, head = f"blk.{layer}", shape.width, 4 * shape.head_width
+    latent, heads = width // 2, shape.num_heads
+    yield f"{block}.attn_norm.weight", (width,)
+    yield f"{block}.attn_sinks.weight", (heads,)
+    yield f"{block}.attn_q_a.weight", (latent, width)
+    yield f"{block}.attn_q_a_norm.weight", (latent,)
+    yield f"{block}.attn_q_b.weight", (heads * head, latent)
+    yield f"{block}.attn_kv.weight", (head, width)
+    yield f"{block}.attn_kv_a_norm.weight", (head,)
+    yield f"{block}.attn_output_a.weight", (OUTPUT_GROUPS * latent, heads * head // OUTPUT_GROUPS)
+    yield f"{block}.attn_output_b.weight", (width, OUTPUT_GROUPS * latent)
+    for part in ("attn", "ffn"):
+        yield f"{block}.hc_{part}_fn.weight", (NUM_STREAMS * (2 + NUM_STREAMS), NUM_STREAMS * width)
+        yield f"{block}.hc_{part}_base.weight", (NUM_STREAMS * (2 + NUM_STREAMS),)
+        yield f"{block}.hc_{part}_scale.weight", (3,)
+    yield from compressor(shape, layer)
+    yield from experts(shape, block)
+    yield f"{block}.exp_probs_b.bias", (shape.num_experts,)
+    yield from shared_expert(block, width, shape.feed_forward // 2)
+
+
+def compression(shape: Shape, layer: int) -> int:
+    """How many tokens of DeepSeek V4 share a compressed key: none in odd layers and heads."""
+    return (4, 0, 128, 0)[layer % 4] if layer < shape.num_layers else 0
+
+
+def compressor(shape: Shape, layer: int) -> Tensors:
+    """What compresses the keys of a layer of DeepSeek V4, and chooses the ones to attend to."""
+    block, width, head = f"blk.{layer}", shape.width, 4 * shape.head_width
+    ratio = compression(shape, layer)
+    if not ratio:
+        return
+    parts = [("attn_compressor", (1 + (ratio == 4)) * head, head)]
+    if ratio == 4:
+        yield f"{block}.indexer.proj.weight", (INDEXER_HEADS, width)
+        yield f"{block}.indexer.attn_q_b.weight", (INDEXER_HEADS * WIDER_INDEXER, width // 2)
+        parts.append(("indexer_compressor", 2 * WIDER_INDEXER, WIDER_INDEXER))
+    for name, inner, own in parts:
+        yield f"{block}.{name}_kv.weight", (inner, width)
+        yield f"{block}.{name}_gate.weight", (inner, width)
+        yield f"{block}.{name}_ape.weight", (ratio, inner)
+        yield f"{block}.{name}_norm.weight", (own,)
 
 
 def gptoss_layer(shape: Shape, layer: int) -> Tensors:
@@ -523,13 +616,15 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
     "cohere2moe": cohere2moe_layer,
     "nemotron_h_moe": nemotron_layer,
     "gemma4": gemma4_layer,
+    "mimo2": mimo2_layer,
+    "step35": step35_layer,
+    "deepseek4": deepseek4_layer,
 }
 """Architectures with prediction heads; see `heads`."""
 HOLLOW_ALONE: dict[str, Callable[[Shape, int], Tensors]] = {"gpt-oss": gptoss_layer}
 """Architectures of which memory alone is tested, with models that have no weights."""
 WITH_DRAFTS: dict[str, Callable[[Shape, int], Tensors]] = {
     "nanbeige": llama_layer,
-    "mimo2": llama_layer,
     "hunyuan-dense": qwen3_layer,
     "hunyuan_vl": qwen3_layer,
     "minimax-m2": minimax_layer,
@@ -546,7 +641,11 @@ BLOCK_SIZE, MARKOV_RANK = 16, 32
 CONV_KERNEL, CONV_GROUP, NUM_CANDIDATES = 3, 16, 4
 BLOCK_LAYERS = (1, 3)
 """Layers of the target whose inputs a DFlash draft reads."""
-SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT, "mimo2"})
+STREAMS = "deepseek4"
+NUM_STREAMS, OUTPUT_GROUPS = 4, 2
+IN_TURN = frozenset({"mimo2", "step35"})
+"""Architectures that may have several heads in turn, which slide a window."""
+SLIDING = IN_TURN | {"gemma3", "gemma4", ASSISTANT, STREAMS}
 NEMOTRON = "nemotron_h_moe"
 QWEN35 = frozenset({"qwen35", "qwen35moe", "qwen3next"})
 STATE_SPACE = QWEN35 | {"mamba", "granitehybrid", NEMOTRON}
@@ -557,7 +656,7 @@ LATENT = WITH_INDEXER | {"deepseek2", LING}
 """Architectures whose attention is to a latent vector."""
 WITH_EXPERTS = LATENT | {
     *("qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe", NEMOTRON),
-    *("minimax-m2", "lfm2moe", "qwen3next"),
+    *("minimax-m2", "lfm2moe", "qwen3next", "step35", STREAMS),
 }
 
 
@@ -585,6 +684,10 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
     yield "token_embd.weight", (shape.vocabulary, shape.width)
     yield f"{output_norm}.weight", (shape.width,)
     yield "output.weight", (shape.vocabulary, shape.width)
+    if architecture == STREAMS:
+        yield "output_hc_fn.weight", (NUM_STREAMS, NUM_STREAMS * shape.width)
+        yield "output_hc_base.weight", (NUM_STREAMS,)
+        yield "output_hc_scale.weight", (1,)
     if architecture in WITH_POSITIONS:
         yield "position_embd.weight", (shape.num_positions, shape.width)
         yield "output_norm.bias", (shape.width,)
@@ -592,7 +695,7 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
         for layer in range(shape.num_layers):
             yield from EVERY_LAYER[architecture](shape, layer)
     if shape.has_head or shape.is_head_only:
-        yield from prediction_head(architecture, shape)
+        yield from prediction_heads(architecture, shape)
 
 
 def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
@@ -603,7 +706,8 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
     }
     others = {ASSISTANT: ASSISTANT_LAYERS, BLOCKS: 1, EAGLE: 1}
     num_layers = others.get(architecture, shape.num_layers)
-    writer.add_block_count(num_layers + has_head)
+    num_in_turn = shape.num_in_turn if has_head else 0
+    writer.add_block_count(num_layers + num_in_turn)
     if architecture == ASSISTANT:
         writer.add_uint32(f"{architecture}.nextn_predict_layers", ASSISTANT_LAYERS)
         writer.add_uint32(f"{architecture}.embedding_length_out", shape.width)
@@ -625,7 +729,7 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
         writer.add_array(f"{architecture}.target_layers", list(shape.eagle_layers))
         writer.add_uint32(f"{architecture}.target_hidden_size", shape.width)
     if has_head:
-        writer.add_uint32(f"{architecture}.nextn_predict_layers", 1)
+        writer.add_uint32(f"{architecture}.nextn_predict_layers", num_in_turn)
     writer.add_layer_norm_rms_eps(1e-5)
     if architecture in WITH_POSITIONS:
         writer.add_layer_norm_eps(1e-5)
@@ -676,17 +780,23 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
     num_heads, num_kv_heads = shape.eagle_heads if architecture == EAGLE else usual
     writer.add_head_count(num_heads)
     is_latent = architecture in LATENT
-    writer.add_key_length(shape.head_width + shape.width // 2 * is_latent)
-    writer.add_value_length(shape.width // 2 if is_latent else shape.head_width)
+    has_streams = architecture == STREAMS
+    key = 4 * shape.head_width if has_streams else shape.head_width + shape.width // 2 * is_latent
+    writer.add_key_length(key)
+    writer.add_value_length(shape.width // 2 if is_latent else key)
     writer.add_rope_dimension_count(shape.head_width)
     kinds = key_heads(architecture, shape)
-    writer.add_head_count_kv(kinds or (1 if is_latent else num_kv_heads))
+    writer.add_head_count_kv(kinds or (1 if is_latent or has_streams else num_kv_heads))
     if architecture in LFM2:
         writer.add_shortconv_l_cache(shape.convolution)
     elif architecture in SLIDING:
         count = ASSISTANT_LAYERS if architecture == ASSISTANT else shape.num_layers
         writer.add_sliding_window(shape.sliding_window)
-        writer.add_sliding_window_pattern([shape.is_sliding(n) for n in range(count)])
+        has_head = architecture in IN_TURN and (shape.has_head or shape.is_head_only)
+        of_heads = [True] * (shape.num_in_turn if has_head else 0)
+        is_odd = architecture == "step35"  # whose other layers rotate half of each head only
+        pattern = [shape.is_sliding(number + is_odd) for number in range(count)]
+        writer.add_sliding_window_pattern([*pattern, *of_heads])
         if architecture in {"gemma4", ASSISTANT}:
             writer.add_uint32(f"{architecture}.embedding_length_per_layer_input", 0)
             for each in ("key", "value"):
@@ -707,11 +817,35 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
         writer.add_kv_lora_rank(shape.width // 2)
         writer.add_key_length_mla(2 * shape.head_width)
         writer.add_value_length_mla(shape.head_width)
-    if architecture in WITH_INDEXER:
+    if has_streams:
+        add_streams(writer, shape)
+    if architecture in WITH_INDEXER or has_streams:
         writer.add_indexer_head_count(INDEXER_HEADS)
-        writer.add_indexer_key_length(INDEXER_WIDTH)
+        writer.add_indexer_key_length(WIDER_INDEXER if has_streams else INDEXER_WIDTH)
         writer.add_indexer_top_k(2048)
     add_experts(writer, architecture, shape)
+
+
+def add_streams(writer: gguf.GGUFWriter, shape: Shape) -> None:
+    """Write what only DeepSeek V4 asks for."""
+    layers = range(shape.num_layers + shape.num_in_turn)
+    for name, size in (
+        ("attention.output_group_count", OUTPUT_GROUPS),
+        ("attention.output_lora_rank", shape.width // 2),
+        ("hyper_connection.count", NUM_STREAMS),
+        ("hyper_connection.sinkhorn_iterations", 2),
+        ("hash_layer_count", 0),
+        ("expert_gating_func", 4),
+    ):
+        writer.add_uint32(f"{STREAMS}.{name}", size)
+    writer.add_float32(f"{STREAMS}.attention.compress_rope_freq_base", 160_000.0)
+    writer.add_float32(f"{STREAMS}.hyper_connection.epsilon", 1e-6)
+    writer.add_float32(f"{STREAMS}.swiglu_clamp_exp", 10.0)
+    ratios = [compression(shape, layer) for layer in layers]
+    writer.add_array(f"{STREAMS}.attention.compress_ratios", ratios)
+    writer.add_q_lora_rank(shape.width // 2)
+    writer.add_expert_weights_scale(1.0)
+    writer.add_expert_weights_norm(True)
 
 
 def add_experts(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
@@ -722,7 +856,7 @@ def add_experts(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> Non
         writer.add_expert_feed_forward_length(shape.feed_forward // 2)
     if architecture == "mimo2":
         writer.add_expert_feed_forward_length(shape.feed_forward // 2)
-    if architecture in {"qwen35moe", "qwen3next", NEMOTRON}:
+    if architecture in {"qwen35moe", "qwen3next", "step35", NEMOTRON}:
         writer.add_expert_shared_feed_forward_length(shape.feed_forward // 2)
     if architecture == "cohere2moe":
         writer.add_logit_scale(1.0)
@@ -731,6 +865,6 @@ def add_experts(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> Non
         writer.add_expert_shared_count(1)
     if architecture in WITH_INDEXER | {LING, "minimax-m2", "lfm2moe"}:
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-    if architecture in LATENT | {"glm4moe"}:
+    if architecture in LATENT | {"glm4moe", STREAMS}:
         writer.add_expert_shared_count(1)
         writer.add_leading_dense_block_count(1)
