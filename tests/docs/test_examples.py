@@ -38,6 +38,7 @@ SKIPPED = {
     "specchat pull": NETWORK,
     "specchat ask --pair qwen3-4b": f"{NETWORK}, to pull the pair",
     "specchat rm": f"{NETWORK}, to pull the pair",
+    "specchat bench --pair smollm2-135m": f"{NETWORK}, to pull both pairs",
     "specchat serve --pair qwen3-4b": f"{NETWORK}, to pull the pair",
     "specchat --connect": "needs a server",
     "ssh": "needs a second machine",
