@@ -239,7 +239,9 @@ def speculation_line(speculation: Mapping[str, Any]) -> str:
         f"{speculation['drafted_per_step']:.1f} tokens drafted per target pass"
         f" (draft length {speculation['draft_length']})"
     )
-    return f"{line}; {speculation['draft_off']}" if speculation["draft_off"] else line
+    short = speculation["short_drafts"]
+    reason = speculation["draft_off"] or (f"drafts are short: {short}" if short else "")
+    return f"{line}; {reason}" if reason else line
 
 
 def exact_drafts(longest: int, cost: float | None) -> str:

@@ -153,11 +153,13 @@ def test_a_reason_follows_what_was_used() -> None:
     """The line says what drafted, and why the draft model did not; or why nothing did."""
     used = {
         "on": True, "drafter": "suffix+model", "draft_length": "auto", "drafted_per_step": 3.25,
-        "off": "", "draft_off": "",
+        "off": "", "draft_off": "", "short_drafts": "",
     }  # fmt: skip
 
     line = "speculation by suffix and model: 3.2 tokens drafted per target pass (draft length auto)"
     assert speculation_line(used) == line
     assert speculation_line({**used, "draft_off": "too slow"}) == f"{line}; too slow"
+    short = "checking 4 tokens costs 3.1x checking one"
+    assert speculation_line({**used, "short_drafts": short}) == f"{line}; drafts are short: {short}"
     off = {**used, "on": False, "off": "switched off"}
     assert speculation_line(off) == "speculation is off: switched off"

@@ -182,7 +182,7 @@ class ReportedFigures:
             return
         stats.drafter = _words(figures, "drafter") or PLAIN
         self._has.add("drafter")
-        for name in ("speculation_off_reason", "draft_off_reason"):
+        for name in ("speculation_off_reason", "draft_off_reason", "short_drafts_reason"):
             setattr(stats, name, _words(figures, name) or None)
         speedup, saved = _number(figures, "speedup"), _number(figures, "saved_s")
         if speedup and speedup > 0 and saved is not None:

@@ -25,10 +25,11 @@ class Statistics:
 
     `drafter` and `draft_length` are what was used; "auto" is decided step by step.
     `speculation_off_reason` says why nothing is drafted, `draft_off_reason` why the draft model is
-    not used, at present or at all. `pass_costs` has the seconds of a target pass by its number of
-    tokens, first at the depth where the answer begins, then where it ends. `left_out` counts the
-    oldest messages of a conversation that were left out because the context is full; `notices` say
-    what else of the request could not be followed.
+    not used, at present or at all, and `short_drafts_reason` why its drafts are shorter than they
+    would be with the whole target on GPUs. `pass_costs` has the seconds of a target pass by its
+    number of tokens, first at the depth where the answer begins, then where it ends. `left_out`
+    counts the oldest messages of a conversation that were left out because the context is full;
+    `notices` say what else of the request could not be followed.
 
     `read_again` counts the tokens of the prompt that were read again, by reason: the text before
     them was "edited", what was read before is "forgotten", a "seed" asks for the same passes, or
@@ -62,6 +63,7 @@ class Statistics:
     draft_length: int | str = 0
     speculation_off_reason: str | None = None
     draft_off_reason: str | None = None
+    short_drafts_reason: str | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
     read_again: dict[str, int] = field(default_factory=dict)
@@ -227,6 +229,7 @@ class Statistics:
             "draft_prompt_s": self.draft_prompt_s,
             "off": self.speculation_off_reason or "",
             "draft_off": self.draft_off_reason or "",
+            "short_drafts": self.short_drafts_reason or "",
             **({"served_by": self.served_by} if self.served_by else {}),
         }
 

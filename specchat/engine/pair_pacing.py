@@ -13,10 +13,10 @@ from specchat.llama.context import Context
 from specchat.llama.draft_context import DraftContext
 from specchat.llama.library import build
 from specchat.options.declarations import GenerateOptions, LoadOptions
-from specchat.pacing.knowledge import Knowledge
+from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge, SplitTarget
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.learned_cache import OWN_HEAD, LearnedCache, LearnedPair, file_key
-from specchat.passes.pass_costs import PLAIN, Stair, usual_stair
+from specchat.passes.pass_costs import ON_GPU, PLAIN, PassCosts, Stair, usual_stair
 from specchat.passes.pass_measurement import (
     DRAFT_LENGTHS,
     HEAD_LENGTHS,
@@ -29,6 +29,7 @@ from specchat.passes.pass_measurement import (
 )
 from specchat.planning.host_resources import repacks_weights
 from specchat.planning.measured_times import note_pass
+from specchat.planning.plan_words import layers_on_cpu
 from specchat.requests.progress import ProgressReport
 
 Pacers: TypeAlias = dict[tuple[str, bool, int, int], LearningPacer]
@@ -83,6 +84,7 @@ class PairPacing:
     def _begin_with(self, learned: LearnedPair) -> None:
         pair = self._pair
         self.knowledge = Knowledge(learned, _usual_stair(pair))
+        self.knowledge.split = _split_target(pair)
         kind = pair.files.kind if pair.draft_context else None
         self.knowledge.drafts_blocks = bool(kind and kind.drafts_blocks)
         if self.knowledge.drafts_blocks:
@@ -226,6 +228,27 @@ def _usual_stair(pair: LoadedPair) -> Stair:
         is_repacked=pair.is_repacked and repacks_weights(),
         active_share=header.active_share,
     )
+
+
+def _split_target(pair: LoadedPair) -> SplitTarget | None:
+    """Return why a target's passes cost what they do, if it is split between CPU and GPUs.
+
+    On GPUs alone they would cost what passes usually do there or, of a mixture, what they read.
+    """
+    plan, sizes = pair.plan, pair.context.model.sizes
+    whole = sizes.num_layers + 1
+    layers = [layers_on_cpu(plan, whole)] * (plan.gpu_layers < whole)
+    on_cpu = layers + [str(plan.on_host)] * plan.is_placed
+    if not plan.gpu_layers or not on_cpu:
+        return None
+    shape, devices = pair.context.shape, (1,) * whole
+    reads = {
+        count: sum(sizes.reads(shape, devices, num_tokens=count).num_bytes) for count in ON_GPU
+    }
+    stair = {count: max(cost, reads[count] / reads[1]) for count, cost in ON_GPU.items()}
+    others = ", and each token reads other experts" * (sizes.header.active_share < 1)
+    cause = f"because {' and '.join(on_cpu)} are on the CPU{others}"
+    return SplitTarget(cause, PassCosts(LONGEST_KNOWN, stair))
 
 
 def _let_states_wait(target: Context, head: LanguageModel, num_tokens: int) -> None:

@@ -66,6 +66,8 @@ class RunningAnswer:
                 paused = f"the {self.draft_label} is paused: {reason}" if reason else None
                 unfit: str | None = getattr(self.drafter, "unfit_reason", None)
                 statistics.draft_off_reason = unfit or paused
+            if uses_model and self.pacer and (chunk.finish or number % REASON_INTERVAL == 0):
+                statistics.short_drafts_reason = self.pacer.why_short()
             if chunk.finish or not number:
                 statistics.read_again = self.read_before.read_again(statistics)
             if chunk.finish:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import isfinite
 
 from specchat.options.declarations import LONGEST_DRAFT
@@ -26,6 +27,17 @@ MOST_RATIO = 100.0
 """What a pass may have taken beside what was expected, to be believed of an earlier session."""
 
 
+@dataclass(frozen=True, slots=True)
+class SplitTarget:
+    """Why passes of a target with parts on the CPU beside GPUs cost more, in words.
+
+    `on_gpus` has what they would cost with all of it on GPUs, relative to each other.
+    """
+
+    cause: str
+    on_gpus: PassCosts
+
+
 class Knowledge:
     """Everything learned of a pair on a machine, kept from answer to answer.
 
@@ -35,7 +47,10 @@ class Knowledge:
     gives a whole draft. `credits` are the tokens of plain decoding that looking back at a
     drafter may cost. `change` is the share of a pass that it takes more after one of another
     length: llama.cpp builds its graph anew, and CUDA launches it kernel by kernel and records it.
+    `split` is None unless the target is split between CPU and GPUs.
     """
+
+    split: SplitTarget | None = None
 
     def __init__(self, record: LearnedPair | None = None, stair: Stair = QUANTISED) -> None:
         """Begin with what an earlier session learned; else costs have the shape of a stair."""
@@ -91,6 +106,8 @@ class Knowledge:
         shared.longest = self.longest
         shared.drafts_blocks, shared.reads_accepted = self.drafts_blocks, self.reads_accepted
         shared.target = self.target.for_several(count)
+        if self.split:
+            shared.split = replace(self.split, on_gpus=self.split.on_gpus.for_several(count))
         shared.verifying = RecentSeconds(shared.target.seconds, lambda: shared.target.is_known)
         shared.credits, shared._costs = self.credits, self._costs  # the same class
         shared._drafts, shared._calibrations = self._drafts, self._calibrations

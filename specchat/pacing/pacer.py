@@ -25,6 +25,8 @@ from specchat.passes.pass_costs import PLAIN
 from specchat.wording import percent
 
 FORCED = (GRAMMAR.name, Hint(1.0))
+LEAST_SHORTER = 1.0
+"""The tokens that drafts must lack on average, to be called short."""
 SETTLED = 2
 """Plain steps in a row after which they show what plain decoding takes."""
 SILENT_STEPS = 4
@@ -53,6 +55,7 @@ class LearningPacer:
         self._temperature = "greedy" if is_greedy else "sampled"
         self._branches = BranchPacing(self._calibration)
         self._num_plain, self._last_count, self._since_draft = 0, 1, 0
+        self._most = 0  # tokens that any step of this answer might draft
         self._choices: dict[str, WayChoice] = {}
         self._use(pass_origin)
         self._clear(0, 0, 0)
@@ -65,7 +68,7 @@ class LearningPacer:
 
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
-        self._num_plain = 0
+        self._num_plain = self._most = 0
         self._choice.may_look_back = not self.is_replay
         self._choice.begin_answer(depth)
         return self._choice.way.length > 0
@@ -76,6 +79,7 @@ class LearningPacer:
         Its pass reads `num_forced` tokens more.
         """
         self._clear(depth, limit, num_forced)
+        self._most = max(self._most, limit)
         self._choice.begin_step(depth, limit)
 
     def _clear(self, depth: int, limit: int, num_forced: int) -> None:
@@ -264,14 +268,47 @@ class LearningPacer:
         knowledge, depth = self._knowledge, self._depth
         if self._since_draft < SILENT_STEPS or not self._origin or not knowledge.verifying.is_known:
             return None
-        plain, two = (knowledge.verifying.seconds(count, depth) for count in (PLAIN, 2))
+        plain = knowledge.verifying.seconds(PLAIN, depth)
         share = knowledge.drafting(self._origin).seconds(1, depth) / plain
         accepted = self._choice.drafts.usual_chances()[0]
         return (
             f"about {percent(accepted)} of its tokens would be accepted,"
-            f" but each costs {percent(share)} of a target pass, and"
-            f" checking 2 tokens costs {two / plain:.1f}x checking one"
+            f" but each costs {percent(share)} of a target pass, and {self._checking(2)}"
+            + (f", {self._knowledge.split.cause}" if self._length_on_gpus else "")
         )
+
+    def why_short(self) -> str | None:
+        """Return why drafts are shorter than with all of the target on GPUs; None if they are not.
+
+        None, too, while no draft passes are made: `why_not` says why.
+        """
+        split, length = self._knowledge.split, self._length_on_gpus
+        if split is None or not length or self._since_draft >= SILENT_STEPS:
+            return None
+        return f"{self._checking(round(length) + 1)}, {split.cause}"
+
+    def _checking(self, num_tokens: int) -> str:
+        """Return what a pass over some tokens costs, in words."""
+        verifying, depth = self._knowledge.verifying, self._depth
+        ratio = verifying.seconds(num_tokens, depth) / verifying.seconds(PLAIN, depth)
+        return f"checking {num_tokens} tokens costs {ratio:.1f}x checking one"
+
+    @property
+    def _length_on_gpus(self) -> float:
+        """The length of drafts if the whole target were on GPUs, 0 if that is no greater."""
+        knowledge = self._knowledge
+        split, verifying = knowledge.split, knowledge.verifying
+        if split is None or not self._origin or not verifying.is_known:
+            return 0.0
+        on_gpus = split.on_gpus.row(0)
+
+        def seconds(num_tokens: int, depth: int) -> float:
+            own, single = (verifying.seconds(count, depth) for count in (num_tokens, 1))
+            return min(own, single * on_gpus[num_tokens] / on_gpus[1])
+
+        longest = min(self._most, knowledge.longest)
+        length, longer = self._choice.lengths(self._depth, longest, seconds)
+        return longer if longer >= length + LEAST_SHORTER else 0.0
 
     # --- what is known
 

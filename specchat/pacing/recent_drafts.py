@@ -142,6 +142,13 @@ class RecentDrafts:
             if count >= LEAST_DRAFTED
         }
 
+    def mean_length(self, way: Way) -> float:
+        """Return the number of tokens that a way would have drafted on average."""
+        confidences, _ = self._filled(way.length)
+        weights = np.append(self._weights(), USUAL_DRAFTS)
+        drafted = np.logical_and.accumulate(confidences >= way.threshold, axis=1).sum(axis=1)
+        return float(weights @ drafted / weights.sum())
+
     def _filled(self, longest: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return confidences and chances, (drafts + 1, tokens), the last row being the usual ones.
 

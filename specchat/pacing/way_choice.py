@@ -8,7 +8,7 @@ nothing, and where a whole run seems to lose little, that is *tried*. While draf
 
 from specchat.pacing.knowledge import MOST_CREDIT, Knowledge
 from specchat.pacing.recent_drafts import PastDraft, StepSeconds, Way
-from specchat.passes.pass_costs import PLAIN
+from specchat.passes.pass_costs import PLAIN, Seconds
 
 RUN, FEW_DRAFTS = 6, 8
 """Steps of one way in a row; while fewer drafts are known, each step chooses anew."""
@@ -166,7 +166,7 @@ class WayChoice:
         if not self._has_news and longest == self._chosen_from:
             return
         self._has_news, self._chosen_from = False, longest
-        gains = self._gains(depth, longest)
+        gains = self._gains(depth, longest, self._knowledge.verifying.seconds)
         best = max(gains, key=gains.__getitem__)
         if gains[best] > CLEARLY * gains.get(self.way, 0.0):
             self.way = best
@@ -175,17 +175,35 @@ class WayChoice:
         self._best = max(gains, key=gains.__getitem__, default=Way())
         self._gain_of_best = gains.get(self._best, 0.0)
 
-    def _gains(self, depth: int, longest: int) -> dict[Way, float]:
-        """Return how many times as fast as plain decoding each way to draft promises to be."""
-        knowledge, verifying = self._knowledge, self._knowledge.verifying
+    def lengths(self, depth: int, longest: int, other: Seconds) -> tuple[float, float]:
+        """Return how many tokens drafts have on average, and how many if passes took other seconds.
+
+        Both are the same where other drafts would gain next to nothing.
+        """
+        own, others = (
+            self._gains(depth, longest, seconds)
+            for seconds in (self._knowledge.verifying.seconds, other)
+        )
+        best, best_of_others = (max(gains, key=gains.__getitem__) for gains in (own, others))
+        if others[best_of_others] <= CLEARLY * others[best]:
+            best_of_others = best
+        length, other_length = map(self.drafts.mean_length, (best, best_of_others))
+        return length, other_length
+
+    def _gains(self, depth: int, longest: int, verifying: Seconds) -> dict[Way, float]:
+        """Return how many times as fast as plain decoding each way to draft promises to be.
+
+        `verifying` has the seconds of the target's passes.
+        """
+        knowledge = self._knowledge
         if not self._origin or not longest:
             return {Way(): 1.0}
         drafting, counts = knowledge.drafting(self._origin), range(1, longest + 1)
         passes = [1 if knowledge.drafts_blocks else count for count in counts]
         seconds = StepSeconds(
-            [verifying.seconds(count, depth) for count in range(1, longest + 2)],
+            [verifying(count, depth) for count in range(1, longest + 2)],
             [0.0, *(drafting.seconds(count, depth) for count in passes)],
-            knowledge.change * verifying.seconds(1, depth),
+            knowledge.change * verifying(1, depth),
         )
-        plain, rates = verifying.seconds(PLAIN, depth), self.drafts.rates(seconds)
+        plain, rates = verifying(PLAIN, depth), self.drafts.rates(seconds)
         return {Way(): 1.0} | {way: rate * plain for way, rate in rates.items()}

@@ -53,8 +53,7 @@ class PlanWords:
         whole = self.target.num_layers + 1
         slow = []
         if self.gpus and self.options.gpu_layers is None and plan.gpu_layers < whole:
-            on_host = f"{whole - plan.gpu_layers} of {whole} layers of the target"
-            slow.append(on_host if plan.gpu_layers else "the target")
+            slow.append(layers_on_cpu(plan, whole))
         if plan.on_host and self.options.on_cpu is None:
             slow.append(str(plan.on_host))
         if slow:
@@ -84,6 +83,12 @@ class PlanWords:
             return "GPU"
         workers = "worker" if num_remote == 1 else "workers"
         return workers if num_remote == len(self.gpus) else f"GPU and {workers}"
+
+
+def layers_on_cpu(plan: Plan, whole: int) -> str:
+    """Return which of the target's layers are not on GPUs, in words; `whole` counts all."""
+    layers = f"{whole - plan.gpu_layers} of {whole} layers of the target"
+    return layers if plan.gpu_layers else "the target"
 
 
 def gib(size: int, free: int | None = None) -> str:

@@ -138,6 +138,7 @@ def own_figures(statistics: Statistics, request: ServedRequest) -> dict[str, Any
         "drafter": statistics.drafter,
         "speculation_off_reason": statistics.speculation_off_reason,
         "draft_off_reason": statistics.draft_off_reason,
+        "short_drafts_reason": statistics.short_drafts_reason,
         "read_again": statistics.read_again,
         "acceptance_rate": statistics.acceptance_rate,
         "tokens_per_step": statistics.tokens_per_step,

@@ -25,6 +25,7 @@ from specchat.gguf.reader import read_header
 from specchat.llama.library import AbortFlag
 from specchat.llama.rpc_library import find_rpc
 from specchat.options.declarations import LoadOptions
+from specchat.pacing.knowledge import SplitTarget
 from specchat.passes.learned_cache import LearnedCache
 from specchat.planning import device, token_time
 from specchat.planning.device import Device, find_machine
@@ -142,6 +143,28 @@ def test_costs_and_exactness_are_learned_anew_for_another_placement(
     placements = ("none", "none", "experts:1", "experts")
     assert [is_known(placement)[1] for placement in placements] == [False, True, False, False]
     assert not is_known("experts:2")[0]
+
+
+def test_short_drafts_are_explained_by_what_is_on_the_cpu(worker: str, tiny: WriteModel) -> None:
+    """A pass over more tokens reads more experts there, and all else only once, as on a device."""
+    target = tiny("qwen3moe")
+
+    def split(**placement: Any) -> SplitTarget | None:
+        with LocalEngine(Loading(target, **EXACT | {"workers": (worker,)} | placement)) as engine:
+            return engine.pacing.knowledge.split
+
+    assert split(on_cpu="none") is None
+    assert split(workers=()) is None
+    others = "and each token reads other experts"
+    found = split(on_cpu="experts:3")
+    assert found
+    assert found.cause == f"because the experts of 3 blocks are on the CPU, {others}"
+    costs, share = found.on_gpus.row(0), read_header(target).active_share
+    assert 1 < costs[4] < (1 - (1 - share) ** 4) / share
+    found = split(gpu_layers=3, on_cpu="experts:1")
+    assert found
+    parts = "2 of 5 layers of the target and the experts of 1 block"
+    assert found.cause == f"because {parts} are on the CPU, {others}"
 
 
 def test_a_measured_pass_shows_how_fast_the_slowest_device_is(

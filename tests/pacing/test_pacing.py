@@ -32,11 +32,18 @@ from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import Verdict, verify_by_argmax, verify_by_block
 from specchat.pacing import pacer as pacing
 from specchat.pacing import way_choice
-from specchat.pacing.knowledge import INITIAL_CREDIT, LONGEST_KNOWN, MOST_CREDIT, Knowledge
+from specchat.pacing.knowledge import (
+    INITIAL_CREDIT,
+    LONGEST_KNOWN,
+    MOST_CREDIT,
+    Knowledge,
+    SplitTarget,
+)
 from specchat.pacing.outcomes import MIN_CHANCE
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.recent_drafts import PastDraft, Way
-from specchat.passes.pass_costs import QUANTISED, REPACKED, Stair
+from specchat.passes.pass_costs import QUANTISED, REPACKED, PassCosts, Stair
+from tables import table
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 7, 9, 12, 15)
 LINE = [0.0, *(1 + 0.3 * more for more in range(LONGEST_KNOWN + 1))]
@@ -473,6 +480,45 @@ def test_drafting_that_does_not_pay_is_explained(on: Callable[..., LearningPacer
     pacer = on(machine)
     machine.decode(pacer, 60)
     assert pacer.why_not() is None
+
+
+SPLIT = SplitTarget(
+    "because the experts of 3 blocks are on the CPU",
+    PassCosts(LONGEST_KNOWN, {1: 1.0, LONGEST_KNOWN: 1.5}),
+)
+STEEP = [0.0, *(1 + 0.8 * more for more in range(LONGEST_KNOWN + 1))]
+STEEP_LATER = [0.0, 1.0, 1.3, 1.6, *(1.6 + 0.9 * more for more in range(1, LONGEST_KNOWN))]
+
+
+@table(
+    ("costs", "chance", "split", "says_off", "says_short"),
+    [
+        (STEEP_LATER, 0.9, SPLIT, False, True),  # two tokens instead of many
+        (STEEP, 0.55, SPLIT, True, False),  # none instead of some
+        (STEEP_LATER, 0.9, None, False, False),  # that is how this machine is
+        (STEEP, 0.02, SPLIT, False, False),  # nor would any be drafted on GPUs
+        ([0.0, 1.0, *(1.4 for _ in range(LONGEST_KNOWN))], 0.9, SPLIT, False, False),
+    ],
+)
+def test_drafts_are_short_because_of_the_placement_only_where_they_are(
+    costs: list[float],
+    chance: float,
+    split: SplitTarget | None,
+    says_off: bool,
+    says_short: bool,
+    on: Callable[..., LearningPacer],
+) -> None:
+    """Where passes cost what they would on GPUs, or nothing is accepted, it is not the reason."""
+    machine = NoisyMachine(costs, 0.05, always(chance), 1)
+    knowledge = measured(machine, Knowledge())
+    knowledge.split = split
+    pacer = on(machine, knowledge)
+    pacer.expects_drafting(10)
+    machine.decode(pacer, 300)
+    off, short = pacer.why_not() or "", pacer.why_short() or ""
+    assert off.endswith("1.8x checking one, " + SPLIT.cause) == says_off
+    assert bool(short) == says_short
+    assert short.endswith(" checking one, " + SPLIT.cause) or not short
 
 
 def test_a_fixed_pacer_drafts_all_it_may() -> None:

@@ -46,6 +46,14 @@ def test_the_verdict_is_a_sentence(given: dict[str, object], words: str) -> None
     assert verdict(Figures(stats(**given))).startswith(words)
 
 
+def test_short_drafts_are_explained_even_where_they_help() -> None:
+    """They would help more with the whole target on the GPU."""
+    reason = "checking 4 tokens costs 3.1x checking one, because 3 of 9 layers are on the CPU"
+    helped = Figures(stats(speedup=2.0, short_drafts_reason=reason))
+    assert why(helped) == f"Drafts are short: {reason}."
+    assert f"Drafts are short: {reason}." in figure_texts(helped, None, 40)["speculation"].plain
+
+
 def test_a_server_that_reports_no_drafts_is_not_called_plain() -> None:
     """It may draft all the same. The verdict names it; the strip says so once."""
     served = Figures(stats(drafted=0, served_by="LM Studio", unreported=("drafted",)))

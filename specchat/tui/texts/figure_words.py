@@ -68,12 +68,14 @@ def off_reason(figures: Figures) -> str:
 
 
 def why(figures: Figures) -> str:
-    """Return why speculation does not help, and what does not count; empty where it helps."""
+    """Return why speculation helps little or not at all, and what does not count."""
     stats = figures.statistics
     if figures.kind == "plain" or stats.speculation_off_reason:
         return ""
+    short = stats.short_drafts_reason
+    cost = f"Drafts are short: {short}." if short else _cost(figures)
     repeated = f"{stats.repeated} tokens that repeat a passage do not count."
-    return " ".join(filter(None, [_cost(figures), repeated * bool(stats.repeated)]))
+    return " ".join(filter(None, [cost, repeated * bool(stats.repeated)]))
 
 
 def _cost(figures: Figures) -> str:
