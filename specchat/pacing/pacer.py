@@ -265,7 +265,7 @@ class LearningPacer:
 
     def why_not(self) -> str | None:
         """Return why no draft passes are made at present, None if they are."""
-        knowledge, depth = self._knowledge, self._depth
+        knowledge, depth, split = self._knowledge, self._depth, self._knowledge.split
         if self._since_draft < SILENT_STEPS or not self._origin or not knowledge.verifying.is_known:
             return None
         plain = knowledge.verifying.seconds(PLAIN, depth)
@@ -274,7 +274,7 @@ class LearningPacer:
         return (
             f"about {percent(accepted)} of its tokens would be accepted,"
             f" but each costs {percent(share)} of a target pass, and {self._checking(2)}"
-            + (f", {self._knowledge.split.cause}" if self._length_on_gpus else "")
+            + (f", {split.cause}" if split and self._length_on_gpus else "")
         )
 
     def why_short(self) -> str | None:
