@@ -54,8 +54,9 @@ class Timed:
 class PlacementTuning:
     """Times the ways to place a pair, and keeps what it measured for the plans that follow.
 
-    `timed` has what was measured, also where Ctrl+C ended it, and `failed` why other ways could not
-    be; both are empty if there is only one. Plans take the way that is `used` from then on.
+    `timed` has what was measured, also where Ctrl+C or an error ended it, and `failed` why other
+    ways could not be; both are empty if there is only one. Plans take the way that is `used` from
+    then on, which may be one that was not timed yet.
     """
 
     timed: list[Timed] = field(default_factory=list)
@@ -80,20 +81,23 @@ class PlacementTuning:
             except OSError as error:
                 raise SpecchatError(f"cannot write {times_path()}: {error.strerror}") from None
 
-        for plan in plans if len(plans) > 1 else ():
-            try:
-                timed = _timed(_placed(loading, plan), plan)
-            except SpecchatError as error:
-                self.failed.append(str(error))
-                step_s = NEVER
-            else:
-                self.timed.append(timed)
-                step_s = timed.step_s
-            steps[plan.way] = MeasuredStep(step_s, planner.step_reads(plan))
-            keep(is_complete=False)
-        if steps:
-            keep(is_complete=True)
-            self.used = planner_here(sizes, of_draft, devices, loading).first().way
+        try:
+            for plan in plans if len(plans) > 1 else ():
+                try:
+                    timed = _timed(_placed(loading, plan), plan)
+                except SpecchatError as error:
+                    self.failed.append(str(error))
+                    step_s = NEVER
+                else:
+                    self.timed.append(timed)
+                    step_s = timed.step_s
+                steps[plan.way] = MeasuredStep(step_s, planner.step_reads(plan))
+                keep(is_complete=False)
+            if steps:
+                keep(is_complete=True)
+        finally:
+            if steps:
+                self.used = planner_here(sizes, of_draft, devices, loading).first().way
 
     def lines(self) -> Iterator[str]:
         """Yield what was measured, the quickest first, and why other ways could not be."""
@@ -101,6 +105,8 @@ class PlacementTuning:
             rates = rate_text(each.tokens_per_second), rate_text(each.prompt_tokens_per_second)
             use = "used from now on: " if each.way == self.used else ""
             yield f"{use}{each.placement}: {rates[0]}, prompts {rates[1]}"
+        if self.used not in {"", *(each.way for each in self.timed)}:
+            yield f"used from now on, not timed yet: {self.used}"
         yield from (f"placement not timed: {reason}" for reason in self.failed)
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -110,14 +111,26 @@ def run(arguments: argparse.Namespace) -> None:
         keep_tuned(pair.target, tuned)
     except OSError as error:
         raise SpecchatError(f"cannot write {tuned_path()}: {error.strerror}") from None
-    others, placing, is_interrupted = _OtherFiles(), PlacementTuning(), False
+    others, placing = _OtherFiles(), PlacementTuning()
     tuned_pair = with_tuned_draft(pair)
     try:
         others.measure(arguments, pair, replace(plan, arms=[Arm()]), named)
         placing.run(loading_of(arguments, tuned_pair, tuned.drafter))
-    except KeyboardInterrupt:
+    finally:  # an error, or Ctrl+C, takes nothing back
         show_line()
-        is_interrupted = True
+        _print(arguments, candidates, [*refused, *others.unmeasured], tuned, others, placing)
+    measure_pair(arguments, tuned_pair, tuned.drafter)
+
+
+def _print(
+    arguments: argparse.Namespace,
+    candidates: list[_Candidate],
+    refused: list[str],
+    tuned: Tuned,
+    others: _OtherFiles,
+    placing: PlacementTuning,
+) -> None:
+    """Print what was measured, and what was saved."""
     placements = sorted(placing.timed, key=lambda each: each.step_s)
     record = {
         "tried": [asdict(candidate) for candidate in candidates],
@@ -127,14 +140,12 @@ def run(arguments: argparse.Namespace) -> None:
         "placements": [asdict(placement) for placement in placements],
     }
     lines = [
-        *_lines(candidates, [*refused, *others.unmeasured], tuned),
+        *_lines(candidates, refused, tuned),
         *_file_lines(candidates, others.rates),
         *placing.lines(),
     ]
     print_result(arguments, record, lines)
-    if is_interrupted:
-        raise KeyboardInterrupt
-    measure_pair(arguments, tuned_pair, tuned.drafter)
+    sys.stdout.flush()  # an error of the system would drop what is not written yet
 
 
 def _named_drafts(arguments: argparse.Namespace) -> list[Path | None]:

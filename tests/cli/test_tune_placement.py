@@ -162,6 +162,40 @@ def test_an_interrupt_ends_at_once_and_keeps_what_was_timed(
     assert find_tuned(target)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(OSError(28, "No space left on device", "a file"), 1), (KeyboardInterrupt, 130)],
+)
+def test_what_was_timed_is_printed_whatever_ends_it(
+    error: BaseException | type[BaseException],
+    code: int,
+    target: Path,
+    worker: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then comes the error's line, with its exit code; the way that plans take now is named."""
+    tuned, done = placement_tuning._timed, list[placement_tuning.Timed]()
+
+    def failing(*arguments: object) -> placement_tuning.Timed:
+        if done:
+            raise error
+        done.append(tuned(*arguments))  # type: ignore[arg-type]
+        return done[0]
+
+    monkeypatch.setattr(placement_tuning, "_timed", failing)
+    printed, errors = tune(target, worker, code=code)
+    assert f"{done[0].placement}: " in printed
+    assert "saved for this target: " in printed
+    assert errors.endswith("a file: No space left on device\n") == (code == 1)
+    used = [line for line in printed.splitlines() if line.startswith("used from now on")]
+    now = way(target, worker)
+    is_timed = now == done[0].way
+    named = f": {done[0].placement}: " if is_timed else f", not timed yet: {now}"
+    assert len(used) == 1
+    assert used[0].startswith(f"used from now on{named}")
+
+
 def test_the_way_that_is_named_as_used_is_the_one_that_plans_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
