@@ -19,8 +19,6 @@ COST_OF_LESS = 1.5
 as q8_0, to avoid that."""
 COST_OF_NO_HEAD = 2.0
 """The same for a prediction head: what it gains where the target is on the GPU."""
-
-
 NEVER = 1e9
 """The seconds of a step of a plan that could not be loaded."""
 

@@ -260,13 +260,13 @@ class Planner:
 
     def _best(self, budgets: Sequence[int]) -> Plan | None:
         """Return the best plan that fits into budgets, the host's first."""
-        return next(iter(self._fitting(budgets)), None)
+        return min(self._fitting(budgets), key=self._loss, default=None)
 
     def _fitting(self, budgets: Sequence[int]) -> list[Plan]:
-        """Return the plans that fit of the first group that has any, the best first."""
+        """Return the plans that fit of the first group that has any."""
         for group in self._groups:
             if fitting := list(filter(None, [self._fitted(plan, budgets) for plan in group])):
-                return sorted(fitting, key=self._loss) if len(fitting) > 1 else fitting
+                return fitting
         return []
 
     def _fitted(self, choice: Plan, budgets: Sequence[int]) -> Plan | None:
