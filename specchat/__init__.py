@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from specchat.connection.opening import connect
+    from specchat.images.image import Image
     from specchat.sharing.loading import Engine
 
-__all__ = ["Engine", "__version__", "connect"]
+__all__ = ["Engine", "Image", "__version__", "connect"]
 
 __version__ = "0.1.0"
 
@@ -21,4 +22,8 @@ def __getattr__(name: str) -> object:
         from specchat.connection.opening import connect
 
         return connect
+    if name == "Image":
+        from specchat.images.image import Image
+
+        return Image
     raise AttributeError(f"module 'specchat' has no attribute {name!r}")

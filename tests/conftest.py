@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ from scripts.support.tiny_gguf import HALF_RIGHT, write_model
 from specchat.catalogue.catalogue_file import find_entry
 from specchat.hub.cache import find_present
 from specchat.hub.references import Reference
+from specchat.system.private_files import FOLDERS
 
 pytest_plugins = ("suite",)
 WriteModel: TypeAlias = Callable[..., Path]
@@ -38,6 +40,8 @@ UNWANTED = {"NO_COLOR", "COLUMNS", "LINES"}
 """Variables that change what is drawn; readline sets the size for the processes it starts."""
 ROOT = Path(__file__).parents[1]
 TRAP_FOLDER = Path(__file__).parent / "network_trap"
+IMAGE_LIBRARY = FOLDERS.user_cache_path / "mtmd" / version("llama-cpp-python")
+"""Where the set-up has built what reads images, in the user's own cache."""
 MODEL_FOLDER = ROOT / ".venv" / "setup" / "hub"
 """The cache of models that scripts/test --all pulls into."""
 
@@ -73,6 +77,15 @@ def smollm2() -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def image_library(_own_folders: None) -> None:
+    """Skip what needs llama.cpp's library for images where it is missing."""
+    from specchat.llama import mtmd_library
+
+    if not mtmd_library.is_here():
+        pytest.skip("needs what reads images, which scripts/test builds")
+
+
 CURRENT_TEST = "PYTEST_CURRENT_TEST"
 """Set by pytest, in each phase of a test."""
 
@@ -84,6 +97,8 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["HOME"] = str(home)
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         os.environ[name] = str(home / name.lower())
+    if IMAGE_LIBRARY.is_dir():
+        os.environ.setdefault("MTMD_CPP_LIB", str(IMAGE_LIBRARY))
     for name in [name for name in os.environ if name in UNWANTED or name.startswith("SPECCHAT_")]:
         del os.environ[name]
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-from specchat.llama.child_process import child_python
 from specchat.network.loopback import LOOPBACK
 from specchat.options.worker_address import WorkerAddress
+from specchat.system.python_child import child_python
 
 SECONDS_TO_START = 60
 

@@ -27,6 +27,11 @@ INPUTS = (
 CHOICES = ("SPECCHAT_BACKEND", "SPECCHAT_LLAMA_WHEEL")
 """The set-up's own variables; what was chosen holds until they are set again."""
 
+IMAGES = "images"
+"""The stamp of the library for images, which only those who show one need."""
+SHOWS_IMAGES = ("--image", "--projector")
+"""Arguments, and by the usual variable a setting, that need it."""
+
 DEMO_TARGET = "specchat/catalogue/demo/target.gguf"
 CPU_FACTS = ("vendor_id", "model name", "flags", "CPU implementer", "CPU part", "Features")
 COMPILED_FOR = ("avx", "amx", "sse", "ssse", "fma", "f16c", "bmi", "gfni", "asimd", "sve", "i8mm")
@@ -36,6 +41,13 @@ COMPILED_FOR = ("avx", "amx", "sse", "ssse", "fma", "f16c", "bmi", "gfni", "asim
 def is_ready(stamp: str) -> bool:
     """Return True if this stamp was written for the current inputs."""
     return read(os.path.join(RECORDS, stamp)) == wanted_state()
+
+
+def lacks_images(arguments: "list[str]") -> bool:
+    """Return True if these arguments show images, and what reads them is not built yet."""
+    shows = any(word.startswith(SHOWS_IMAGES) for word in arguments)
+    shows = shows or os.environ.get("SPECCHAT_PROJECTOR", "none") not in ("", "none")
+    return shows and not is_ready(IMAGES)
 
 
 def wanted_state() -> str:

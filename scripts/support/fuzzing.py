@@ -11,8 +11,8 @@ from pathlib import Path
 from specchat.errors import SpecchatError, TemplateError
 from specchat.formats.template import render
 from specchat.gguf.model_files import read_whole_model
-from specchat.llama.child_process import child_python
 from specchat.planning.memory import Sizes
+from specchat.system.python_child import child_python
 
 MOST_SECONDS = 10.0
 HEADER_BYTES = 1 << 14

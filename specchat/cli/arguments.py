@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, TypeAlias
 
+from specchat.cli.image_arguments import add_images
 from specchat.cli.option_arguments import add_option, add_options, complete, settings_of
 from specchat.cli.structure_arguments import add_structure
 from specchat.cli.terminal import DONE, print_exactly
@@ -182,6 +183,7 @@ def _add_answering(commands: Commands) -> None:
     _add_flag(ask, "--show-drafts", "colour accepted draft tokens")
     _add_flag(ask, "--show-reasoning", "also print the reasoning when piped, in <think> tags")
     _add_flag(ask, "--no-stdin", "do not read standard input (for use in loops)")
+    add_images(ask)
     add_structure(ask)
     options = (*settings_of(ServerOptions), *ANSWERED, *NETWORK)
     serve = _command(commands, "serve", "serve the pair to other programs over HTTP", options)

@@ -14,6 +14,7 @@ from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
 from specchat.catalogue.fit import recommend, size_of_pair
 from specchat.chat.text_files import decoded
 from specchat.cli import pull
+from specchat.cli.image_arguments import images_of, with_images
 from specchat.cli.model_arguments import (
     DEMO_NOTICE,
     asked,
@@ -58,12 +59,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Load the pair, stream the answer and print the statistics."""
     answerer = chosen_answerer(arguments)
     structure = structure_of(arguments)
-    prompt = _prompt(arguments)
+    images = images_of(arguments)
+    prompt = with_images(_prompt(arguments), images)
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)
     with open_answerer(arguments, answerer) as engine:
         options = with_known_think(answerer.options, engine.facts, arguments)
-        options["structure"] = structure
+        options |= {"structure": structure, "images": images}
         compare_passes(engine, options, arguments)
         chunks = _with_notices(engine, _start_answer(engine, prompt, arguments, options))
         painter = AnswerPainter(arguments)

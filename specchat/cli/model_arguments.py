@@ -155,6 +155,10 @@ def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -
         kind = kind_of_file(read_header(draft))
         draft = draft if may_use(drafter, kind.model_kind) else None
     of_pair: dict[str, Any] = {"head": may_use(drafter, "head")}
+    if projector := arguments.settings["model.projector"]:
+        from specchat.catalogue.model_lookup import typed_path
+
+        of_pair["projector"] = typed_path(str(projector)) or projector
     if "workers" not in arguments.settings.given_values(LoadOptions):
         of_pair["workers"] = pair.workers
     return Loading(pair.target, draft, **{**arguments.settings.values(LoadOptions), **of_pair})

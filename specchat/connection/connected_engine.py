@@ -22,7 +22,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.repeats import TextRepeats
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts
-from specchat.errors import Cancelled, ContextFull, ServerFailed
+from specchat.errors import Cancelled, ContextFull, InvalidOption, ServerFailed
 from specchat.formats.chat_message import ChatMessage
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.answer_update import Update
@@ -94,6 +94,8 @@ class ConnectedEngine(Engine):
         """Check a request and yield its answer, an update for each part of the stream."""
         self._require_idle()
         self._is_stopped = False
+        if request.images:
+            raise InvalidOption(f"images are not sent to {self.facts.served_by}: load a model here")
         dialect, model = self.server.dialect, self.server.model
         if isinstance(request, ChatRequest):
             body = chat_body(request, request.messages, model, dialect)

@@ -213,6 +213,8 @@ class DraftPasses:
         last = len(self._request.tokens) - LEAST_GAP
         for place, token in enumerate(self._request.tokens, 1):
             is_end = token in ends and place - places[-1] >= step and place <= last
+            if token < 0:  # images are read whole
+                continue
             if place == num_shared or (is_end and not 0 < num_shared - place < LEAST_GAP):
                 places.append(place)
         return places[1:]

@@ -49,7 +49,11 @@ class Sampler:
         if not self._looks_back:
             return ()
         last_n = self.sampling.repeat_last_n
-        return tokens if last_n < 0 else tokens[-last_n:]
+        last = tokens if last_n < 0 else tokens[-last_n:]
+        if not last or min(last) >= 0:
+            return last
+        texts = [token for token in tokens if token >= 0]  # the others are cells of images
+        return texts if last_n < 0 else texts[-last_n:]
 
     def distribution(
         self, logits: Logits, history: Sequence[int], mask: Mask | None = None

@@ -35,6 +35,9 @@ class Statistics:
     them was "edited", what was read before is "forgotten", a "seed" asks for the same passes, or
     the "model" has not read these turns since it was loaded.
 
+    The prompt has `image_tokens` of images, which are among `prompt_tokens`, and encoding them took
+    `image_s` of `prompt_s`: nothing for those that were cached.
+
     `draft_prompt_s` is the part of `prompt_s` that a prediction head took. The first step, whose
     pass reads the last token of the prompt, took `first_step_s` and emitted `first_step_tokens`;
     both count in the other figures, too. The first
@@ -66,6 +69,7 @@ class Statistics:
     short_drafts_reason: str | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    image_tokens: int = 0
     read_again: dict[str, int] = field(default_factory=dict)
     generated_tokens: int = 0
     reasoning_tokens: int = 0
@@ -85,6 +89,7 @@ class Statistics:
     by_origin: dict[str, tuple[int, int]] = field(default_factory=dict)
     time_to_first_token_s: float = 0.0
     prompt_s: float = 0.0
+    image_s: float = 0.0
     draft_prompt_s: float = 0.0
     decode_s: float = 0.0
     first_step_s: float = 0.0
@@ -262,6 +267,7 @@ class Statistics:
             later,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
+            image_tokens=self.image_tokens,
             read_again=self.read_again,
             time_to_first_token_s=first.time_to_first_token_s + waited,
             first_step_s=first.first_step_s,
@@ -292,6 +298,7 @@ _SUMS = (
     "forced",
     "repeated",
     "prompt_s",
+    "image_s",
     "draft_prompt_s",
     "decode_s",
     "draft_s",
@@ -302,6 +309,7 @@ _SUMS = (
 _CONTRACT = (
     "prompt_tokens",
     "cached_tokens",
+    "image_tokens",
     "read_again",
     "generated_tokens",
     "reasoning_tokens",
@@ -317,6 +325,7 @@ _CONTRACT = (
     "acceptance_histogram",
     "time_to_first_token_s",
     "prompt_s",
+    "image_s",
     "decode_s",
     "draft_s",
     "verify_s",

@@ -138,7 +138,7 @@ class SuffixAutomaton:
             left = state.total + 1 - sum([state.counts.get(token, 0) for token in seen])
             likely = nlargest(len(seen) + count, state.counts.items(), key=itemgetter(1))
             for token, times in likely:
-                if token in seen:
+                if token in seen or token < 0:
                     continue
                 if len(seen) > count:
                     return
@@ -155,7 +155,7 @@ class SuffixAutomaton:
         states, first = self._states, self._states[index].length
         for length in range(first, first + limit):
             token, odds = states[index].likeliest_to_follow(length)
-            if token == NOWHERE:
+            if token < 0:  # nothing, or a cell of an image
                 break
             before, index = index, states[index].follow[token]
             yield NextToken(token, odds / (1.0 + odds), length, states[index].end, before)
@@ -280,6 +280,8 @@ class SuffixDrafter(Drafter):
         """Yield the rest of the left passage after the replaced token."""
         tokens = self._text[self._left_at : self._left_at + limit]
         for length, token in enumerate(tokens, 1):
+            if token < 0:  # a cell of an image
+                return
             confidence = length / (length + SHORT_MATCH)
             yield NextToken(token, confidence, length, self._left_at + length - 1)
 

@@ -8,6 +8,7 @@ tokens that the draft model has read therefore never change when the text grows.
 memory count its own tokens.
 """
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -32,18 +33,23 @@ LONGEST_SPELLED = 256
 
 
 class TokenMap:
-    """The map between two models whose first `size` tokens are the same."""
+    """The map between two models whose first `size` tokens are the same.
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    Cells of images, which are below zero, are left out unless it `keeps_images`: a draft model
+    reads text only, and drafts better without than with something in their place.
+    """
+
+    def __init__(self, size: int, *, keeps_images: bool = False) -> None:
+        self._size, self._keeps_images = size, keeps_images
 
     def prompt(self, tokens: Sequence[int]) -> list[int]:
         """Return the draft model's tokens for a text from its beginning."""
         return self.read(tokens)
 
     def read(self, tokens: Sequence[int]) -> list[int]:
-        """Return the draft model's tokens for some of the target's, at least one for each."""
-        return [token if token < self._size else STAND_IN for token in tokens]
+        """Return the draft model's tokens for some of the target's, at least one for each text."""
+        least = -math.inf if self._keeps_images else 0
+        return [token if token < self._size else STAND_IN for token in tokens if token >= least]
 
     def sampling(self, sampling: Sampling) -> Sampling:
         """Return sampling options with the draft model's ids."""
@@ -116,7 +122,7 @@ class CommonTokenMap(TokenMap):
         for token in tokens:
             if token in self._same:
                 read.append(self._same[token])
-            else:
+            elif token >= 0:
                 read += self._spelling(token)
         return read
 

@@ -89,7 +89,10 @@ class AnswerStarts:
         name = name if known.may_draft else drafter_registry.PLAIN
         longest_pass = limits.longest_pass(name, request)
         notices = (*prompt.notices, *limits.tree_notices(request, longest_pass))
-        statistics = Statistics(left_out=prompt.num_left_out, notices=notices)
+        image_tokens = sum(token < 0 for token in prompt.tokens) if prompt.images else 0
+        statistics = Statistics(
+            left_out=prompt.num_left_out, notices=notices, image_tokens=image_tokens
+        )
 
         def on_prompt(done: int, total: int) -> None:
             self._follow(statistics)
@@ -117,6 +120,7 @@ class AnswerStarts:
             draft_label=label,
             on_prompt=on_prompt,
             draft_prompt_before=place.draft.prompt_seconds if place.draft else 0.0,
+            images_before=place.context.image_seconds,
         )
 
     def _switch_memory(

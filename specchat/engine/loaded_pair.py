@@ -175,6 +175,7 @@ class LoadedPair:
             common_tokens=common.share if common else None,
             most_branches=self.context.most_branches,
             chains_reason=self._chains_reason,
+            takes_images=self.context.model.vision is not None,
         )
 
     @property

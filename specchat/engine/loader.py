@@ -17,6 +17,7 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.llama.text_memory import TextMemory
 from specchat.llama.tree_context import TreeContext
+from specchat.llama.vision import Vision
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import gpus_of, keep_gpus
 from specchat.planning.host_resources import num_threads
@@ -68,6 +69,11 @@ def load_pair(
             notice = f"less memory was free than reported, so the plan is: {smaller.summary}"
             plan = replace(smaller, notice=notice)
             continue
+        if files.projector is not None:
+            threads = num_threads(loading.target, loading.threads)
+            context.model.vision = Vision(
+                files.projector, context.model, threads=threads, is_on_gpu=plan.is_on_gpus
+            )
         return LoadedPair(
             loading=loading,
             files=files,

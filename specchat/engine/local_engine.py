@@ -337,7 +337,10 @@ class LocalEngine(Engine):
     def _make_materials(self, pair: LoadedPair) -> Materials:
         contexts = filter(None, (self.context, self._draft_context))
         vocabularies = [context.model.vocabulary for context in contexts]
-        tokens = TokenMap(min(vocabulary.size for vocabulary in vocabularies))
+        # a head reads the target's states of images
+        is_head = bool(pair.files.kind and pair.files.kind.is_head)
+        size = min(vocabulary.size for vocabulary in vocabularies)
+        tokens = TokenMap(size, keeps_images=is_head)
         if pair.files.common_vocabulary and self._draft_context:
             tokens = CommonTokenMap(pair.files.common_vocabulary, *vocabularies)
         return Materials(

@@ -279,7 +279,8 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
     loading = pair.loading
     paths = [path for path in (loading.target, loading.draft) if path]
     options = loading.values(LoadOptions)
-    for name in ("learn", "exact", "head", "cache_ram", "cache_disk", "at_once"):
+    left_out = ("learn", "exact", "head", "cache_ram", "cache_disk", "at_once", "projector")
+    for name in left_out:
         del options[name]
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     plan, shape = pair.plan, pair.context.shape

@@ -41,6 +41,8 @@ class RunningAnswer:
     on_prompt: PromptProgress
     draft_prompt_before: float
     """The seconds that the draft had spent on prompts before this one."""
+    images_before: float
+    """The same for encoding images."""
 
     def decoding(self) -> Answer:
         """Return what decodes it. Raises ContextFull."""
@@ -60,6 +62,7 @@ class RunningAnswer:
         before = self.draft_prompt_before
         for number, chunk in enumerate(self.prompt.read(chunks, statistics)):
             statistics.draft_prompt_s = draft.prompt_seconds - before if draft else 0.0
+            statistics.image_s = self.place.context.image_seconds - self.images_before
             is_due = chunk.finish or chunk.proposed or number % REASON_INTERVAL == 0
             if uses_model and is_due:
                 reason = self.pacer.why_not() if self.pacer else None

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from specchat.errors import TemplateError
-from specchat.llama.child_process import child_python
 from specchat.safe_text import harmless
+from specchat.system.python_child import child_python
 
 LONGEST_TEMPLATE = 128 * 1024
 """The most characters of a template; those of real models have fewer than 40,000."""

@@ -58,7 +58,7 @@ def purpose_text(header: Header) -> str:
     """Return what a file holds, empty for a model made to generate text."""
     purpose, kind = purpose_of(header), header.architecture
     if purpose == "projector":
-        return "a vision or audio projector (mmproj), which specchat does not use"
+        return "a vision or audio projector (mmproj)"
     if purpose == "adapter":
         return ADAPTER
     if purpose == "embedding":

@@ -49,8 +49,16 @@ class Batch:
         each = list(range(position, position + count))
         if self._num_parts > 1:  # time, height and width, by parts; the last one is not used
             each = [*each * (self._num_parts - 1), *[0] * count]
-        self._positions[: len(each)] = each
+        self.place_each(each)
+
+    def place_each(self, positions: Sequence[int]) -> None:
+        """Let tokens have these positions; those of several parts are given by parts."""
+        self._positions[: len(positions)] = positions
         self.native.pos = self._positions
+
+    def leave_places(self) -> None:
+        """Leave the positions to llama.cpp, as they are at first."""
+        self.native.pos = None
 
     def fill(self, tokens: Sequence[int], num_rows: int) -> None:
         """Fill in tokens; the last `num_rows` give logits."""

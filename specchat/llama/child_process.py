@@ -1,33 +1,19 @@
-"""Runs Python child processes, and asks llama.cpp in one, where a crash is an answer, too.
+"""Asks llama.cpp in a child process, where a crash is an answer, too.
 
 Imports neither llama.cpp nor anything else that is slow to import.
 """
 
-import os
-import re
-import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from specchat.planning.device import Device
+from specchat.system.python_child import death_of, last_line, run_python
 
 TIMEOUT_SECONDS, ON_GPU_SECONDS = 120, 600
 """A GPU takes longer, because its driver compiles each kernel on the first run."""
-ILLEGAL_INSTRUCTION = ("SIGILL", "an illegal instruction")
-"""How a process dies if the build uses instructions that the CPU lacks."""
-WINDOWS_EXCEPTIONS = {
-    0xC000001D: "an illegal instruction",
-    0xC0000005: "an access violation",
-    0xC0000096: "a privileged instruction",
-    0xC0000017: "a lack of memory",
-    0xC000012D: "a lack of memory",
-}
-OWN_ERROR = re.compile(r"^(error|specchat\.errors\.\w+): ")
-"""What comes before the message of an error of specchat's, printed or raised while importing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,33 +85,3 @@ def _ask(kind: type[T], *arguments: str) -> ChildResult[T]:
     if done.returncode:
         return ChildResult(error=last_line(done.stderr), death=death_of(done.returncode))
     return ChildResult(msgspec.json.decode(done.stdout.splitlines()[-1], type=kind))
-
-
-def run_python(module: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run a module in a child process until it ends; `options` are those of `subprocess.run`."""
-    command, environment = child_python(module, *arguments)
-    return subprocess.run(command, capture_output=True, check=False, env=environment, **options)
-
-
-def child_python(module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    """Return the command and the environment that run a module in a child process.
-
-    The child finds modules where this process does, except in the current folder.
-    """
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(dict.fromkeys([root, *filter(None, sys.path)]))
-    # without the variable, a crash of llama.cpp starts a debugger
-    environment = {**os.environ, "PYTHONPATH": path, "GGML_NO_BACKTRACE": "1"}
-    return [sys.executable, "-P", "-m", module, *arguments], environment
-
-
-def death_of(code: int) -> str:
-    """Return the signal or exception that ended a process, empty for an ordinary exit code."""
-    named = {-number.value: number.name for number in signal.Signals} | WINDOWS_EXCEPTIONS
-    return named.get(code, "" if code >= 0 else f"signal {-code}")
-
-
-def last_line(output: bytes) -> str:
-    """Return the last line of an error output, which usually gives the reason."""
-    lines = output.decode("utf-8", "replace").strip().splitlines() or ["it printed nothing"]
-    return OWN_ERROR.sub("", lines[-1].strip())[:300]

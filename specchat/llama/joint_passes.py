@@ -62,7 +62,8 @@ class JointPasses:
             count, first = max(length, len(part)), len(tokens)
             places.append(slice(first, first + len(part)))
             tokens += [*part, *[part[-1]] * (count - len(part))]
-            positions += range(text.num_evaluated, text.num_evaluated + count)
+            position = text.rollback_kind.positions.at(text.num_evaluated)
+            positions += range(position, position + count)
             sequences += [[text.sequence]] * count
             asked = range(len(part) - each.num_rows, len(part))
             every = self._native.gives_all_logits

@@ -52,6 +52,11 @@ def start() -> None:
             api.llama_backend_init()
 
 
+def log_callback() -> object:
+    """Return the function that llama.cpp's log goes to, for libraries with a log of their own."""
+    return _log.callback
+
+
 def version() -> str:
     """Return the version of llama-cpp-python, which fixes that of llama.cpp."""
     return native_libraries.version()

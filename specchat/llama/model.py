@@ -8,13 +8,15 @@ from contextlib import AbstractContextManager
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
+from weakref import WeakValueDictionary
 
 from specchat.errors import ModelWontLoad, OutOfMemory
 from specchat.gguf.header import Header
 from specchat.gguf.model_files import read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.gguf.unfinished_file import AGAIN
+from specchat.llama.image_cells import ImageIndex
 from specchat.llama.library import api, last_errors, start
 from specchat.llama.memory_lock import lock_notice
 from specchat.llama.remote_devices import devices_for
@@ -23,6 +25,9 @@ from specchat.llama.weight_placement import Override, weights_on_host
 from specchat.options.declarations import CacheType
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.memory import Sizes
+
+if TYPE_CHECKING:
+    from specchat.llama.vision import Vision
 
 ALL_LAYERS = 999
 LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
@@ -41,7 +46,13 @@ UNKNOWN = {
 
 
 class Model(AbstractContextManager["Model"]):
-    """A loaded model: header, weights and vocabulary. Close it after its contexts."""
+    """A loaded model: header, weights and vocabulary. Close it after its contexts.
+
+    Its contexts can read the `images`, which prompts have by the first ids of their cells. They are
+    made by `vision`, None without a projector.
+    """
+
+    vision: "Vision | None" = None
 
     def __init__(
         self,
@@ -67,6 +78,12 @@ class Model(AbstractContextManager["Model"]):
             self.close()
             raise ModelWontLoad(f"{path}: encoder-decoder models are not supported")
         self.vocabulary = Vocabulary(self.handle)
+        self.images: ImageIndex = WeakValueDictionary()
+
+    @cached_property
+    def input_width(self) -> int:
+        """The width of what it reads in place of tokens."""
+        return int(api.llama_model_n_embd_inp(self.handle))
 
     @cached_property
     def width(self) -> int:
@@ -91,6 +108,8 @@ class Model(AbstractContextManager["Model"]):
 
     def close(self) -> None:
         """Free the weights; closing twice does nothing."""
+        if self.vision is not None:
+            self.vision.close()
         if self.handle is not None:
             api.llama_model_free(self.handle)
             self.handle = None

@@ -1,8 +1,8 @@
 """llama.cpp's context: the passes over one or several texts, and what they give."""
 
 import ctypes
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -50,7 +50,8 @@ class BesideTarget:
 class NativeContext(AbstractContextManager["NativeContext"]):
     """One of llama.cpp's contexts. Which texts its memory holds, their TextMemory knows.
 
-    `chunk` is the most tokens of a pass, `brief_chunk` those of one that should not take long.
+    `chunk` is the most tokens of a pass, `brief_chunk` those of one that should not take long. It
+    `reads_images` unless it is beside a target, whose states of them are all that it gets.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class NativeContext(AbstractContextManager["NativeContext"]):
         self.chunk = int(api.llama_n_ubatch(self.handle))
         self.brief_chunk = self.chunk if is_on_gpu else min(BRIEF_CHUNK, self.chunk)
         self._beside = beside
+        self.reads_images = beside is None
         self.gives_all_logits = model.sizes.kind.gives_all_logits
         self._rows_at: tuple[int | None, list[Logits]] = (None, [])
         if not api.llama_get_memory(self.handle):
@@ -94,6 +96,21 @@ class NativeContext(AbstractContextManager["NativeContext"]):
             width, has_tokens = beside.width, beside.has_tokens
             return Batch(self.chunk, width, has_tokens=has_tokens, sequence=sequence)
         return Batch(self.chunk, sequence=sequence)
+
+    def new_image_batch(self, sequence: int) -> Batch:
+        """Return a batch for the passes over images of one text."""
+        return Batch(
+            self.chunk, self.model.input_width, has_tokens=False, num_parts=4, sequence=sequence
+        )
+
+    @contextmanager
+    def non_causal(self) -> Iterator[None]:
+        """Let the tokens of a pass attend to those behind them, too."""
+        api.llama_set_causal_attn(self.handle, False)
+        try:
+            yield
+        finally:
+            api.llama_set_causal_attn(self.handle, True)
 
     def require_open(self) -> None:
         """Raise EngineFailed once it is closed."""

@@ -1,7 +1,7 @@
 """Which passes filled a memory: its bits depend on them, and answers that repeat need the same."""
 
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from specchat.passes.exact_passes import LONGEST_COMPARED
 
@@ -40,15 +40,17 @@ class PassRecord:
         """Forget the passes over tokens that are no longer in the memory."""
         del self._ends[bisect(self._ends, length) :]
 
-    def planned(self, stops: Sequence[int], length: int, longest: int) -> list[int]:
+    def planned(
+        self, stops: Sequence[int], length: int, size_at: Callable[[int, int], int]
+    ) -> list[int]:
         """Return the record of a reading up to each of `stops` in turn, then in exact passes.
 
-        Passes have up to `longest` tokens.
+        `size_at` returns the size of a pass by where it begins and the stop.
         """
         ends, start = list[int](), 0
         for stop in stops:
             while start < stop:
-                count = min(longest, stop - start)
+                count = size_at(start, stop)
                 ends += self._ends_of_pass(start, count)
                 start += count
         return [*ends, *range(start + 1, length + 1)]

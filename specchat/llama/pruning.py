@@ -17,8 +17,8 @@ from time import sleep
 import msgspec
 
 from specchat.errors import EngineFailed, SpecchatError
-from specchat.llama.child_process import death_of, last_line, run_python
 from specchat.llama.library import api, last_errors, start
+from specchat.system.python_child import death_of, last_line, run_python
 
 TEXT = 3
 """llama.cpp's number for the type of strings (LLAMA_KV_OVERRIDE_TYPE_STR)."""

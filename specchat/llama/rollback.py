@@ -21,6 +21,7 @@ from specchat.errors import SpecchatError
 from specchat.llama.library import api
 from specchat.llama.memory_image import Bytes, Checkpoint, address_of, spread
 from specchat.llama.model import Model
+from specchat.llama.token_positions import Positions
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.planning.text_copies import num_states
 
@@ -46,7 +47,8 @@ class Rollback:
     The tail is removed if `can_remove` allows it, which costs nothing. Otherwise the latest saved
     state is restored, and the tokens after it are evaluated again with the next ones. States are
     kept for places in the prompt where the next one may diverge, as many as have `room`, in bytes,
-    and with "checkpoint" for the step being decoded, one per mark.
+    and with "checkpoint" for the step being decoded, one per mark. The `positions` are those of the
+    tokens in the memory; whoever adds an image to it notes them.
     """
 
     def __init__(
@@ -57,8 +59,10 @@ class Rollback:
         sequence: int = 0,
         *,
         is_alone: bool = True,
+        positions: Positions | None = None,
     ) -> None:
         self.name = name
+        self.positions = Positions() if positions is None else positions
         self._sequence, self._is_alone = sequence, is_alone
         self.room = 0
         self._context = context
@@ -160,6 +164,7 @@ class Rollback:
         """
         if self._can_remove(length, present, num_last) and self.remove_tail(length):
             self._drop_prompts(length)
+            self.positions.cut(length)
             return length
         self._forget(lambda saved: saved.length > length)
         self._drop_prompts(length)
@@ -171,11 +176,13 @@ class Rollback:
             self._step, self._prompts = [], []  # what follows is another text
             return self.empty()
         self._forget(lambda saved: saved.length < latest.length)  # the next step begins here
+        self.positions.cut(latest.length)
         return latest.length
 
     def remove_tail(self, length: int) -> bool:
         """Remove the tokens from `length` on; return False if the memory does not support it."""
-        return bool(api.llama_memory_seq_rm(self._memory, self._sequence, length, TO_THE_END))
+        first = self.positions.at(length)
+        return bool(api.llama_memory_seq_rm(self._memory, self._sequence, first, TO_THE_END))
 
     def repeat(self, num_times: int) -> bool:
         """Fill the KV cache with copies of its tokens, which later ones attend to, too.
@@ -202,6 +209,7 @@ class Rollback:
             api.llama_memory_clear(self._memory, True)
         else:
             self.remove_tail(0)
+        self.positions.cut(0)
         return 0
 
     def _forget(self, is_useless: Callable[[Checkpoint], bool]) -> None:
@@ -253,13 +261,14 @@ def choose_rollback(
     context: object, model: Model, decode: Decode, sequence: int = 0, *, is_alone: bool = True
 ) -> Rollback:
     """Return the kind of rollback that works for a sequence, by trying; empty its memory."""
+    positions = Positions()
 
     def kind(name: str = "none", can_remove: CanRemove = lambda *_: False) -> Rollback:
-        return Rollback(context, name, can_remove, sequence, is_alone=is_alone)
+        return Rollback(context, name, can_remove, sequence, is_alone=is_alone, positions=positions)
 
     none = kind()
     try:
-        return _tried(kind, context, model, decode, sequence)
+        return _tried(kind, context, model, decode, sequence, positions)
     except SpecchatError:
         return none
     finally:
@@ -267,7 +276,12 @@ def choose_rollback(
 
 
 def _tried(
-    kind: Callable[..., Rollback], context: object, model: Model, decode: Decode, sequence: int
+    kind: Callable[..., Rollback],
+    context: object,
+    model: Model,
+    decode: Decode,
+    sequence: int,
+    positions: Positions,
 ) -> Rollback:
     tokens = [0, 0, 0]
     decode(tokens, 0)
@@ -285,7 +299,7 @@ def _tried(
             def in_window(length: int, *_: int) -> bool:
                 # the cache holds little more than the window: older tokens may be gone
                 oldest = api.llama_memory_seq_pos_min(memory, sequence)
-                return bool(0 <= oldest <= max(0, length - model.window))
+                return bool(0 <= oldest <= max(0, positions.at(length) - model.window))
 
             return kind("window", in_window)
         return kind("tail", lambda length, *_: length > 0)

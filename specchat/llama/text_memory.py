@@ -1,22 +1,33 @@
 """The memory of one text in a context: evaluating tokens, reading logits, and rolling back."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specchat.decoding.ports import PromptProgress, Rows
-from specchat.errors import ContextFull
+from specchat.errors import ContextFull, EngineFailed
 from specchat.llama.batch import Batch
 from specchat.llama.hidden_states import HiddenStates
+from specchat.llama.image_cells import (
+    ImageCells,
+    cells_left,
+    image_at,
+    note_positions,
+    text_length,
+    without_part,
+)
 from specchat.llama.library import api
 from specchat.llama.memory_image import MemoryImage, read_state, write_state
 from specchat.llama.native_context import NativeContext
 from specchat.llama.pass_record import PassRecord
 from specchat.llama.rollback import Rollback, choose_rollback, longest_within
 
+STAND_IN = 0
+"""The token that a head's batch has for a cell of an image, whose states say what it is."""
 LONGEST_REPLAY = 16
 """Once more tokens than this wait to be replayed, they are, and a new state is saved."""
 
@@ -53,7 +64,11 @@ class TextMemory:
     `capacity` is the number of tokens that fit, `longest_draft` the number a step may draft and
     roll back. A context that `is_longest` cannot be made larger. A replay after a rollback, whether
     by itself or as part of a verification pass, takes at most `longest_replay` tokens a pass.
-    `num_evaluated` is the number of tokens in llama.cpp's memory.
+    `num_evaluated` is the number of tokens in llama.cpp's memory. Encoding images has taken
+    `image_seconds` so far.
+
+    Tokens below zero are cells of images, which are read whole and never cut
+    (specchat.llama.image_cells).
 
     Prediction heads need more of their own memory and their target's: a `listener` follows the
     passes and rollbacks, and a `source` fills in `batch.inputs` before each pass.
@@ -63,6 +78,7 @@ class TextMemory:
         """Begin with an empty memory."""
         self.native, self.sequence = native, sequence
         self.tokens: list[int] = []
+        self.image_seconds = 0.0
         self.listener: PassListener | None = None
         self.source: StateSource | None = None
         self.model, self.shape = native.model, native.shape
@@ -71,12 +87,14 @@ class TextMemory:
         self.longest_draft = native.shape.num_rows - 1
         self._chunk = self.longest_replay = native.chunk
         self.batch = native.new_batch(sequence)
+        self._image_batch: Batch | None = None
         self.vocabulary_size = native.model.vocabulary.size
         self.num_evaluated = 0
         self._record = PassRecord()
         self._num_last = 0
         self._last = slice(0)
         self._num_padded = 0
+        self._is_placing = False
         is_alone = native.shape.num_texts == 1
         self.rollback_kind = Rollback(self.handle, sequence=sequence, is_alone=is_alone)
         self.rollback_kind = choose_rollback(
@@ -102,7 +120,7 @@ class TextMemory:
 
     def count_known(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of this text are in the memory."""
-        return count_common(self.tokens, tokens)
+        return self._whole(tokens, count_common(self.tokens, tokens))
 
     def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many were there already.
@@ -142,7 +160,10 @@ class TextMemory:
         while len(self.tokens) < len(tokens):
             start = len(self.tokens)
             most = self.native.brief_chunk if is_brief() else self._chunk
-            self.evaluate(tokens[start : start + most], 0)
+            if self._is_image(tokens[start]):
+                self._read_image(tokens, start)
+            else:
+                self.evaluate(tokens[start : start + self._text_length(tokens, start, most)], 0)
             if on_progress:
                 on_progress(len(self.tokens), len(tokens))
             yield
@@ -182,7 +203,8 @@ class TextMemory:
         come from one pass.
         """
         missing = self.tokens[self.num_evaluated :]
-        if missing and len(missing) + len(tokens) > self.longest_replay:
+        is_long = len(missing) + len(tokens) > self.longest_replay
+        if missing and (is_long or (self.native.reads_images and min(missing) < 0)):
             self._catch_up()
             missing = []
         return [*missing, *tokens] if missing else tokens
@@ -252,10 +274,18 @@ class TextMemory:
         They would be read up to each of `stops` in turn, then in exact passes. Returns the number
         of tokens that are left.
         """
-        planned = self._record.planned(stops, len(tokens), self._chunk)
+
+        def size_at(start: int, stop: int) -> int:
+            most = min(self._chunk, stop - start)
+            if not self._is_image(tokens[start]):
+                return self._text_length(tokens, start, most)
+            # a later pass over the same image begins inside it
+            return min(most, cells_left(self.model.images, tokens, start))
+
+        planned = self._record.planned(stops, len(tokens), size_at)
         while True:
             known = min(self.count_known(tokens), self.num_evaluated)
-            length = self._record.num_matching(planned, known)
+            length = self._whole(tokens, self._record.num_matching(planned, known))
             if length < len(self.tokens):
                 self.rollback(length)
             if length == self.num_evaluated:
@@ -328,6 +358,8 @@ class TextMemory:
             self.tokens, self.num_evaluated = [], self.rollback_kind.empty()
             raise
         self.tokens, self.num_evaluated = list(image.tokens), image.length
+        if self.native.reads_images:
+            note_positions(self.rollback_kind.positions, self.model.images, self.tokens)
         if self.rollback_kind.restores_bits:
             self._record.begin_with(image.ends)
 
@@ -338,7 +370,7 @@ class TextMemory:
 
     def reachable_in(self, image: MemoryImage, tokens: Sequence[int]) -> int:
         """Return the same as `reachable`, for a copy of this memory if it were restored."""
-        length = count_common(image.tokens, tokens)
+        length = self._whole(tokens, count_common(image.tokens, tokens))
         if length == image.length or self.rollback_kind.removes_any_tail:
             return length
         return longest_within(image.checkpoints, length)
@@ -346,13 +378,17 @@ class TextMemory:
     def _catch_up(self) -> None:
         """Evaluate the tokens that have waited since a rollback to a saved state."""
         while missing := self.tokens[self.num_evaluated :]:
-            self._decode(missing[: self.longest_replay], 0)
+            if self._is_image(missing[0]):
+                self._read_image(self.tokens, self.num_evaluated)
+            else:
+                self._decode(missing[: self._text_length(missing, 0, self.longest_replay)], 0)
 
     def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
         """Evaluate the next tokens in as many passes as needed.
 
         All logits come from the last pass.
         """
+        self._make_way()
         while len(tokens) > self._chunk:
             size = min(self._chunk, len(tokens) - num_rows)
             self._pass(tokens[:size], 0)
@@ -365,13 +401,85 @@ class TextMemory:
         start = self.num_evaluated
         if self.source:
             self.source.fill(start, len(tokens))
+        shown = tokens
+        if not self.native.reads_images:
+            shown = [token if token >= 0 else STAND_IN for token in tokens]
+        elif self._is_placing or self.rollback_kind.positions:
+            self._place(start, len(tokens))
         self.batch.fill(
-            tokens, len(tokens) if num_rows and self.native.gives_all_logits else num_rows
+            shown, len(tokens) if num_rows and self.native.gives_all_logits else num_rows
         )
         self.run(self.batch)
         self._record.note(start, len(tokens))
         if self.listener:
             self.listener.after_pass(start, tokens, is_prompt=not num_rows)
+
+    def _place(self, start: int, count: int) -> None:
+        """Give tokens their positions where images before them take fewer than cells."""
+        positions = self.rollback_kind.positions
+        self._is_placing = bool(positions)
+        if self._is_placing:
+            self.batch.place(positions.at(start), count)
+        else:
+            self.batch.leave_places()
+
+    def _is_image(self, token: int) -> bool:
+        """Return True for a cell of an image that this context reads itself."""
+        return token < 0 and self.native.reads_images
+
+    def _text_length(self, tokens: Sequence[int], start: int, most: int) -> int:
+        """Return how many tokens from `start` on can be read together, up to `most`."""
+        if not self.native.reads_images:
+            return min(most, len(tokens) - start)
+        return text_length(tokens, start, most)
+
+    def _whole(self, tokens: Sequence[int], length: int) -> int:
+        """Return how many of the first `length` tokens end with a whole image, or with text."""
+        if not self.native.reads_images:
+            return length
+        return without_part(self.model.images, tokens, length)
+
+    def _make_way(self) -> None:
+        """Remove from llama.cpp's memory what is there beside the text: nothing."""
+
+    def _read_image(self, tokens: Sequence[int], place: int) -> None:
+        """Read the image at a place of a text, up to which the memory holds the text.
+
+        Raises as `evaluate` does; the memory is then as it was.
+        """
+        cells, length = image_at(self.model.images, tokens, place), len(self.tokens)
+        count = len(cells.ids)
+        if not cells.is_causal and count > self._chunk:  # llama.cpp would end the process
+            raise EngineFailed(f"the image takes {count} tokens at once: try --batch {count}")
+        began = perf_counter()
+        states = cells.encode()
+        self.image_seconds += perf_counter() - began
+        self._make_way()
+        try:
+            for first in range(0, count, self._chunk):
+                self._pass_image(cells, states, place, first)
+        except BaseException:
+            self._forget(place)
+            del self.tokens[length:]
+            raise
+        self.rollback_kind.positions.note(place + count, count - cells.num_positions)
+
+    def _pass_image(self, cells: ImageCells, states: HiddenStates, place: int, first: int) -> None:
+        """Evaluate the cells of an image at a place from the first on, as many as a pass takes."""
+        ids = cells.ids[first : first + self._chunk]
+        start, count = place + first, len(ids)
+        if self._image_batch is None:
+            self._image_batch = self.native.new_image_batch(self.sequence)
+        batch = self._image_batch
+        batch.inputs[:count] = states[first : first + count]
+        batch.fill([STAND_IN] * count, 0)
+        batch.place_each(cells.placed(self.rollback_kind.positions.at(place), first, count))
+        with nullcontext() if cells.is_causal else self.native.non_causal():
+            self.run(batch)
+        self._record.note(start, count)
+        self.tokens[start : start + count] = ids  # a head that follows reads them at once
+        if self.listener:
+            self.listener.after_pass(start, ids, is_prompt=True)
 
     def _forget(self, length: int) -> None:
         """Remove what was evaluated after `length` tokens from llama.cpp's memory."""

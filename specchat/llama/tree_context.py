@@ -86,12 +86,13 @@ class TreeContext(Context):
             start = self.num_evaluated
             self._links = branches
             # a line leaves the text at its fork, a position; sequence 0 is the text, then the lines
-            self._forks = [first + branches[line[0]][1] + 1 for line in lines]
+            position_at = self.rollback_kind.positions.at
+            self._forks = [position_at(first + branches[line[0]][1] + 1) for line in lines]
             self._num_lines = max(self._num_lines, len(lines))
             for line_number, fork in enumerate(self._forks, 1):
                 # what this pass evaluates before the fork carries the line's number itself
-                self._share(line_number, min(fork, start))
-            self._tree.fill_tree(read, branches, lines, start, num_rows)
+                self._share(line_number, min(fork, position_at(start)))
+            self._tree.fill_tree(read, branches, lines, position_at(start), num_rows)
             self.run(self._tree)
             self.num_evaluated = start + len(read)
             if self.listener:
@@ -132,17 +133,16 @@ class TreeContext(Context):
         self._cut_lines(0)
         return super().image()
 
-    def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
+    def _make_way(self) -> None:
         self._drop_branches()
-        super()._decode(tokens, num_rows)
 
     def _forget(self, length: int) -> None:
         self._drop_branches()
-        self._cut_lines(min(length, self.num_evaluated))
+        self._cut_lines(self.rollback_kind.positions.at(min(length, self.num_evaluated)))
         super()._forget(length)
 
     def _share(self, line: int, end: int) -> None:
-        """Let a line share the text up to `end`, and no more; what it shares already stays."""
+        """Let a line share the text up to position `end`, and no more; what it shares stays."""
         length = int(api.llama_memory_seq_pos_max(self._memory, line)) + 1
         if length > end:
             api.llama_memory_seq_rm(self._memory, line, end, ALL)
@@ -156,7 +156,7 @@ class TreeContext(Context):
             api.llama_memory_seq_rm(self._memory, line, fork, ALL)
 
     def _cut_lines(self, length: int) -> None:
-        """Cut all lines back to the text's first tokens."""
+        """Cut all lines back to the text's first positions."""
         self._forks = []
         for line in range(1, self._num_lines + 1 if self.handle is not None else 0):
             if api.llama_memory_seq_pos_max(self._memory, line) >= length:

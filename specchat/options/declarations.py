@@ -185,6 +185,13 @@ class LoadOptions(Options):
     learn: bool = declare(
         True, "Keep what is learned of a pair's speed on this machine for the next session."
     )
+    projector: Path | None = declare(
+        None,
+        "The file beside the target that makes images readable for it (mmproj), or none.",
+        none="none",
+        metavar="FILE|none",
+        example="~/models/mmproj.gguf",
+    )
     head: bool = declare(
         True, "Load the target's own prediction head, if it has one.", is_setting=False
     )

@@ -36,7 +36,8 @@ class ModelOptions(LoadOptions):
     on the CPU into a faster layout. Parts of the blocks `kept` stay on the CPU. `with_head` also
     loads the model's prediction head. Its context holds `num_texts`; passes over a single one may
     have branches beside it if it `has_branches` and its memory can hold them. With
-    `vocabulary_only` no weights are loaded.
+    `vocabulary_only` no weights are loaded. A pass has room for `image_cells` tokens of an image
+    that attend to each other.
     """
 
     rollback_length: int = declare(
@@ -47,6 +48,7 @@ class ModelOptions(LoadOptions):
     with_head: bool = False
     has_branches: bool = False
     num_texts: int = 1
+    image_cells: int = 0
     vocabulary_only: bool = False
 
 
@@ -116,7 +118,7 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
     num_branches = MOST_BRANCHES if _holds_branches(layout, options) else 0
     num_rows = 1 + max(length, num_branches)
     wanted = options.batch or USUAL_BATCH
-    batch = max(wanted, num_rows + 1)
+    batch = max(wanted, num_rows + 1, options.image_cells)
     shape = ContextShape(
         ctx=ctx,
         cache_type=USUAL_TYPE if options.cache_type == "auto" else options.cache_type,
@@ -137,7 +139,7 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
         and shape.cache_type in PLAIN_TYPES
     )
     if options.flash_attention == "auto" and is_better_without:
-        short = max(min(wanted, SHORT_BATCH), num_rows + 1)
+        short = max(min(wanted, SHORT_BATCH), num_rows + 1, options.image_cells)
         return replace(shape, flash=False, ubatch=short)
     return shape
 

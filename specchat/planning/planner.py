@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from specchat.errors import ModelWontLoad
 from specchat.gguf.draft_kinds import DraftKind
+from specchat.gguf.projector import cells_at_once, planned_projector
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.cache_types import require_cache_type
@@ -39,6 +40,8 @@ from specchat.planning.token_time import Reads
 NEXT_SHARE = 0.85
 """The next smaller plan may take at most this share of the last plan's memory."""
 SMALLEST_CONTEXT = 512
+PROJECTOR_SHARE, PROJECTOR_WORK = 1.2, 256 * 2**20
+"""The memory for a projector, by its weights, and for encoding an image of 1024 tokens with it."""
 OUTPUT = "output.weight"
 INEXACT_REPACKED = frozenset({"q2_K", "q4_K", "q5_K", "q6_K"})
 """Types whose repacked weights round differently in passes of four or more tokens, on x86."""
@@ -65,6 +68,8 @@ class Planner:
         require_cache_type(target, options)
         if draft is not None:
             require_cache_type(draft, options, "" if draft.kind.is_head else ", or --draft none")
+        projector = planned_projector(options.projector)
+        self._image_cells = cells_at_once(projector) if projector else 0
         self._host = host_of(devices)
         self.gpus = planned_gpus(devices)
         self._num_remote = sum(bool(gpu.worker) for gpu in self.gpus)
@@ -83,6 +88,11 @@ class Planner:
         )
         self._is_shared = any(gpu.kind == "integrated" for gpu in self.gpus)
         self._budgets = [self._host.budget, *(gpu.budget for gpu in self.gpus)]
+        if projector:  # it is on the first GPU here, if all of the target fits on GPUs
+            has_own = len(self.gpus) > self._num_remote
+            place = 1 + self._num_remote if has_own else HOST
+            taken = int(PROJECTOR_SHARE * projector.num_bytes) + PROJECTOR_WORK
+            self._budgets[place] = max(0, self._budgets[place] - taken)
         stored = {STORED_TYPES[tensor.stored].name for tensor in target.header.tensors.values()}
         self._is_inexact = options.exact == "on" and not stored.isdisjoint(INEXACT_REPACKED)
 
@@ -123,6 +133,7 @@ class Planner:
             "is_repacked": plan.is_repacked and not self._is_inexact,
             "has_branches": self._chains_reason is None,
             "num_texts": plan.num_texts,
+            "image_cells": self._image_cells,
         }
         options = ModelOptions(**self._options.values(LoadOptions) | chosen)
         options = self._with_kept(options, plan.on_host)
@@ -138,6 +149,7 @@ class Planner:
             with_head=kind.is_head,
             has_branches=False,
             num_texts=1,  # each text has a context of the draft
+            image_cells=0,
             kept=NONE_KEPT,
         )
         if kind.shares_memory:

@@ -11,8 +11,11 @@ from specchat.formats.chat_message import ChatMessage
 from specchat.formats.families import format_of
 from specchat.formats.messages import checked, with_objects
 from specchat.formats.template import ADVICE
+from specchat.images.image import Image
 from specchat.llama.model import Model
+from specchat.llama.vision import ImageTokens
 from specchat.options.declarations import AUTO_THINK
+from specchat.prompts.image_parts import tokens_of_parts
 from specchat.prompts.prompt_room import PromptRoom
 from specchat.prompts.quoted_names import QuotedNames, texts_in
 from specchat.requests.answer_request import ChatRequest
@@ -25,13 +28,15 @@ QUESTION: ChatMessage = {"role": "user", "content": "."}
 class PromptText(NamedTuple):
     """A request as tokens; for a chat, the answer begins at `start`.
 
-    `num_left_out` messages did not fit. `notices` are the chat template's.
+    `num_left_out` messages did not fit. `notices` are the chat template's. The `images` in it are
+    found for as long as these live.
     """
 
     tokens: list[int]
     start: AnswerStart | None = None
     num_left_out: int = 0
     notices: tuple[str, ...] = ()
+    images: tuple[ImageTokens, ...] = ()
 
 
 def chat_format(model: Model) -> ChatFormat:
@@ -128,6 +133,7 @@ def _text_of(
         variables=request.variables,
         told=description_of(structure) if structure is not None and structure.is_shown else "",
         opens_answer=opens_answer,
+        images=request.images,
     )
 
 
@@ -141,6 +147,7 @@ def _rendered(
     told: str = "",
     room: PromptRoom | None = None,
     opens_answer: bool = True,
+    images: Sequence[Image] = (),
 ) -> PromptText:
     """Return a conversation as tokens; names of special tokens in its messages stay text."""
     form, vocabulary = chat_format(model), model.vocabulary
@@ -158,8 +165,8 @@ def _rendered(
     text, bos = rendered.text, vocabulary.bos()
     if form.bos and text.lstrip().startswith(form.bos):
         text = text.lstrip()
-    tokens = quoted.tokenize(text)
+    tokens, found = tokens_of_parts(model, text, images, quoted.tokenize)
     if bos is not None and tokens[:1] != [bos]:
         tokens = [bos, *tokens]
     start = AnswerStart(form, rendered.state, rendered.goes_on)
-    return PromptText(tokens, start, notices=rendered.notices)
+    return PromptText(tokens, start, notices=rendered.notices, images=found)

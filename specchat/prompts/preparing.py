@@ -1,7 +1,7 @@
 """Prepares requests: their tokens, the room for them, and the answer's constraint and reader."""
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from specchat.constraints.answer_rules import ANY_TEXT
@@ -9,6 +9,7 @@ from specchat.constraints.answer_start import AnswerStart
 from specchat.decoding.chunk import Chunk
 from specchat.errors import ContextFull, InvalidOption
 from specchat.formats.answer_reader import AnswerReader
+from specchat.images.image import Image, parted
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import Vocabulary
 from specchat.prompts.chat_text import (
@@ -19,6 +20,7 @@ from specchat.prompts.chat_text import (
     num_shared,
 )
 from specchat.prompts.gap_prompt import gap_prompt
+from specchat.prompts.image_parts import require_marks, tokens_of_parts
 from specchat.prompts.prompt import Prompt
 from specchat.prompts.prompt_room import LONG_TOKEN, PromptRoom, too_long
 from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
@@ -55,7 +57,10 @@ class Preparation:
         begun = _begun_tokens(self._model.vocabulary, request.begun)
         if request.replay:
             require_known(self._model.vocabulary, request.replay.tokens)
+        require_marks(request)
         text = self._text(request, len(begun))
+        if text.images and text.tokens[-1] < 0 and not begun:
+            raise InvalidOption("text must follow the image: the answer continues it")
         ends, stops = self._ends_of(text.start)
         rules = ANY_TEXT
         if request.is_constrained:
@@ -76,6 +81,7 @@ class Preparation:
             num_shared=shared,
             after_aside=following,
             notices=(*text.notices, *rules.notices),
+            images=text.images,
             reader=_reader(request, text.start),
             why_invalid=rules.why_invalid,
         )
@@ -143,7 +149,8 @@ class Preparation:
             self._room.require(content)
         except ContextFull as error:
             return PromptSize(error.num_tokens, is_too_long=True)
-        message = model.vocabulary.tokenize(content, add_special=False, parse_special=False)
+        tokenize = partial(model.vocabulary.tokenize, add_special=False, parse_special=False)
+        message, _ = tokens_of_parts(model, content, request.images, tokenize)
         if model.header.chat_template is None:
             return PromptSize(len(message), is_too_long=len(message) > capacity)
         begun = _begun_tokens(model.vocabulary, request.begun)
@@ -170,7 +177,7 @@ class Preparation:
         replay have the same prompt.
         """
         if isinstance(request, GenerateRequest):
-            return PromptText(self._tokens_of_text(request.prompt, special=request.special))
+            return self._tokens_of_text(request.prompt, request.images, special=request.special)
         room = self._least_room(request.max_tokens)
         if request.replay:  # the memory need not hold the last token
             room = max(room, len(request.replay.tokens) - 1) - num_begun
@@ -181,7 +188,9 @@ class Preparation:
         """Return how much of the context is kept free for an answer."""
         return min(max_tokens or LEAST_ROOM, self._capacity // 4)
 
-    def _tokens_of_text(self, prompt: str | Sequence[int], *, special: bool) -> list[int]:
+    def _tokens_of_text(
+        self, prompt: str | Sequence[int], images: Sequence[Image], *, special: bool
+    ) -> PromptText:
         """Return a text as tokens, or known token ids as they are.
 
         The model continues the text, so no end token is added. It begins with one BOS, even if the
@@ -190,13 +199,18 @@ class Preparation:
         vocabulary = self._model.vocabulary
         if not isinstance(prompt, str):
             require_known(vocabulary, prompt)
-            return list(prompt)
+            return PromptText(list(prompt))
         self._room.require(prompt)
-        tokens = vocabulary.tokenize(prompt, add_special=True, parse_special=special)
+        first = next(parted(prompt, images))
+        opening = vocabulary.tokenize(str(first), add_special=True, parse_special=special)
         bos = vocabulary.bos()
-        if vocabulary.adds_eos() and len(tokens) > 1:
-            tokens.pop()
-        return tokens[1:] if bos is not None and tokens[:2] == [bos, bos] else tokens
+        if vocabulary.adds_eos() and len(opening) > 1:
+            opening.pop()
+        opening = opening[1:] if bos is not None and opening[:2] == [bos, bos] else opening
+        tokenize = partial(vocabulary.tokenize, add_special=False, parse_special=special)
+        rest = prompt[len(str(first)) :]
+        more, found = tokens_of_parts(self._model, rest, images, tokenize) if rest else ([], ())
+        return PromptText([*opening, *more], images=found)
 
     def _ends_of(self, start: AnswerStart | None) -> tuple[frozenset[int], list[str]]:
         """Return the tokens and texts that end an answer, including the template's marks.

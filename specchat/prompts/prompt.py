@@ -7,6 +7,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.constraint import Constraint
 from specchat.decoding.statistics import Statistics
 from specchat.formats.answer_reader import AnswerReader
+from specchat.llama.vision import ImageTokens
 from specchat.prompts.answer_reading import checked, read_parts
 
 
@@ -18,7 +19,8 @@ class Prompt:
     `constraint` limits it, unless that is None, and it ends at one of `end_tokens` or
     `stop_strings`. `num_left_out` messages did not fit. The prompt of the next turn is expected to
     start with the same `num_shared` tokens; 0 if unknown. After an aside the conversation continues
-    as `after_aside` does. `notices` say which parts of the request are not followed.
+    as `after_aside` does. `notices` say which parts of the request are not followed. The model
+    finds the `images` of the prompt for as long as these live.
     """
 
     tokens: list[int]
@@ -33,6 +35,7 @@ class Prompt:
     num_shared: int
     after_aside: Sequence[int] | None
     notices: tuple[str, ...]
+    images: tuple[ImageTokens, ...]
     reader: AnswerReader | None
     """Splits a chat's answer into its parts; None for a text that is continued."""
     why_invalid: Callable[[str], str] | None

@@ -8,6 +8,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.replay import Replay
 from specchat.errors import InvalidOption
 from specchat.formats.chat_message import ChatMessage
+from specchat.images.image import Image
 from specchat.options.declarations import GenerateOptions
 from specchat.requests.progress import ProgressCallback
 from specchat.structured.structure import Structure
@@ -25,12 +26,13 @@ class GenerateRequest(GenerateOptions):
     answer begins with their tokens, which are yielded first. With `replay` it is a known answer
     that is decoded again, `max_tokens` or not. `prediction` is a text, or its tokens, that the
     answer is expected to resemble: what they have in common is drafted. The answer is what
-    `structure` allows, if one is given. With `is_exact` no draft is longer than those that are
-    verified with the bits of plain decoding.
+    `structure` allows, if one is given. The text may have marks of `images`. With `is_exact` no
+    draft is longer than those that are verified with the bits of plain decoding.
     """
 
     prompt: str | Sequence[int]
     special: bool = field(default=True, kw_only=True)
+    images: Sequence[Image] = field(default=(), kw_only=True)
     begun: Sequence[Chunk] = field(default=(), kw_only=True)
     replay: Replay | None = field(default=None, kw_only=True)
     prediction: str | Sequence[int] = field(default="", kw_only=True)
@@ -48,6 +50,7 @@ class GenerateRequest(GenerateOptions):
 class ChatRequest(GenerateOptions):
     """The keywords of `Engine.chat`; a last message from the assistant is continued.
 
+    Messages show `images` where their marks stand in the text: `f"{image}What is this?"`.
     `tools` are offered to the model, in the form of OpenAI's API. With `tool_choice` "required" the
     answer calls some, with "none" it calls none, and they are not offered. Of the tools only those
     in `tool_names` may be called, all if it is empty; with `parallel_tool_calls` several at once,
@@ -62,6 +65,7 @@ class ChatRequest(GenerateOptions):
     """
 
     messages: Sequence[ChatMessage]
+    images: Sequence[Image] = field(default=(), kw_only=True)
     pinned: Sequence[int] = field(default=(), kw_only=True)
     is_aside: bool = field(default=False, kw_only=True)
     begun: Sequence[Chunk] = field(default=(), kw_only=True)

@@ -2,10 +2,10 @@
 
 from specchat.engine.api import Loading
 from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
-from specchat.llama.child_process import ILLEGAL_INSTRUCTION, death_of
 from specchat.planning.device import find_machine
 from specchat.sharing import engine_host
 from specchat.system.logs import failed_assertion, latest_log, log_path
+from specchat.system.python_child import ILLEGAL_INSTRUCTION, death_of
 
 LOGS = (engine_host.LOG, "llama.log")
 """The logs of the process's output and of llama.cpp."""

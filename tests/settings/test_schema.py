@@ -71,6 +71,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "exact": (["on", "auto", "off"], ["maybe", True]),
     "cache_type": (["auto", "f16", "q8_0", "q4_1", "f32"], ["q3", 1]),
     "mmap": ([True, False], [1, "on", None]),
+    "projector": (["a.gguf", None, "none"], ["", 3]),
     "mlock": ([True, False], [0]),
     "learn": ([True, False], [0]),
     "head": ([True, False], [0]),
@@ -99,8 +100,8 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
 OF_ENGINE = {option.key: option for option in (*LoadOptions.fields(), *GenerateOptions.fields())}
 ALSO_FACTS = {
     "at_once", "batch", "cache_type", "draft", "draft_length", "draft_tree", "drafter", "key",
-    "max_tokens", "origin", "pair", "statistics", "system_prompt", "target", "temperature",
-    "workers",
+    "max_tokens", "origin", "pair", "projector", "statistics", "system_prompt", "target",
+    "temperature", "workers",
 }  # fmt: skip
 """Options whose names also name a figure or a part of something that is there."""
 
@@ -227,6 +228,7 @@ def test_the_engine_takes_the_declared_options(request_type: type[Options]) -> N
     own |= {"on_progress", "pinned", "is_aside", "variables", "prediction", "is_exact", "replay"}
     own |= {
         "replay",
+        "images",
         "structure",
         "tool_choice",
         "tool_names",

@@ -6,6 +6,7 @@ the tensor's name, so two files of one seed share every layer that both of them 
 
 from scripts.support.tiny_gguf.heads import write_with_head
 from scripts.support.tiny_gguf.parrot import Piece, Words, bytes_of, ids_of, pieces_of, write_parrot
+from scripts.support.tiny_gguf.projectors import write_projector
 from scripts.support.tiny_gguf.shapes import ARCHITECTURES, HOLLOW_ALONE, Shape
 from scripts.support.tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
 from scripts.support.tiny_gguf.weights import HALF_RIGHT, Mixture
@@ -36,5 +37,6 @@ __all__ = [
     "write_hollow",
     "write_model",
     "write_parrot",
+    "write_projector",
     "write_with_head",
 ]

@@ -593,6 +593,14 @@ def gpt2_layer(shape: Shape, layer: int) -> Tensors:
         yield f"{block}.{name}.bias", size[:1]
 
 
+def qwen2vl_layer(shape: Shape, layer: int) -> Tensors:
+    """Qwen2-VL: llama with biases; positions in time, height and width."""
+    for name, size in llama_layer(shape, layer):
+        yield name, size
+        if name.endswith(("attn_q.weight", "attn_k.weight", "attn_v.weight")):
+            yield name.replace("weight", "bias"), size[:1]
+
+
 ARCHITECTURES: dict[str, Callable[[Shape, int], Tensors]] = {
     "llama": llama_layer,
     "qwen3": qwen3_layer,
@@ -636,6 +644,8 @@ WITH_POSITIONS: dict[str, Callable[[Shape, int], Tensors]] = {
     "starcoder": gpt2_layer,
 }
 """Architectures with a table of absolute positions."""
+WITH_IMAGES: dict[str, Callable[[Shape, int], Tensors]] = {"qwen2vl": qwen2vl_layer}
+"""Architectures made for images; others read them, too."""
 ASSISTANT, BLOCKS, EAGLE = "gemma4-assistant", "dflash", "eagle3"
 BLOCK_SIZE, MARKOV_RANK = 16, 32
 CONV_KERNEL, CONV_GROUP, NUM_CANDIDATES = 3, 16, 4
@@ -666,6 +676,7 @@ EVERY_LAYER = {
     **WITH_HEADS,
     **WITH_DRAFTS,
     **WITH_POSITIONS,
+    **WITH_IMAGES,
 }
 
 
@@ -802,8 +813,9 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
             for each in ("key", "value"):
                 writer.add_uint32(f"{architecture}.attention.{each}_length_swa", shape.head_width)
             writer.add_uint32(f"{architecture}.rope.dimension_count_swa", shape.head_width)
-    elif architecture in QWEN35:
-        writer.add_full_attention_interval(2)
+    elif architecture in {*QWEN35, *WITH_IMAGES}:
+        if architecture in QWEN35:
+            writer.add_full_attention_interval(2)
         quarter = shape.head_width // 4
         writer.add_rope_dimension_sections([quarter, quarter // 2, quarter // 2, 0])
     elif architecture == "gpt-oss":

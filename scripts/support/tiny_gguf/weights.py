@@ -27,6 +27,7 @@ HALF_RIGHT = {
     "mamba": 0.04,
     "lfm2": 0.09,
     "qwen35": 0.09,
+    "qwen2vl": 0.1,
     "granitehybrid": 0.11,
 }
 

@@ -13,6 +13,7 @@ from gguf import quants
 
 from scripts.support.tiny_gguf.shapes import (
     ARCHITECTURES,
+    WITH_IMAGES,
     WITH_POSITIONS,
     Shape,
     add_hyperparameters,
@@ -73,7 +74,7 @@ def write_model(
     more of a hybrid: with one kind of layer missing, llama.cpp aborts the process. `is_head_only`
     writes the prediction head of a qwen35 model without the model. `metadata` adds texts by key.
     """
-    known = {**ARCHITECTURES, **WITH_POSITIONS}
+    known = {**ARCHITECTURES, **WITH_POSITIONS, **WITH_IMAGES}
     if architecture not in known:
         raise ValueError(f"no tiny {architecture}; there are {', '.join(known)}")
     words = Vocabulary(size=vocabulary) if isinstance(vocabulary, int) else vocabulary

@@ -1,0 +1,45 @@
+"""The arguments that show images to the model."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from specchat.errors import InvalidOption
+from specchat.images.image import Image
+
+
+def add_images(parser: argparse.ArgumentParser) -> None:
+    """Add the argument."""
+    about = "an image that the question is about, repeatable: PNG, JPEG, WebP or GIF"
+    parser.add_argument("--image", help=about, metavar="FILE", action="append", default=[])
+
+
+def images_of(arguments: argparse.Namespace) -> list[Image]:
+    """Return the images that the arguments name. Raises InvalidOption."""
+    from specchat.cli.server_argument import is_connected
+
+    names: Sequence[str] = arguments.image
+    if names and is_connected(arguments):
+        raise InvalidOption("--image and --connect cannot be used together: load a model here")
+    if names and arguments.settings["model.projector"] is None:
+        raise InvalidOption(
+            "--image needs the file that makes images readable for the model: add --projector FILE"
+        )
+    return [Image(_bytes_of(name), Path(name).name) for name in names]
+
+
+def with_images(text: str, images: Sequence[Image]) -> str:
+    """Return a question that begins with images, as models are trained."""
+    return "".join(map(str, images)) + text
+
+
+def _bytes_of(name: str) -> bytes:
+    from specchat.catalogue.model_lookup import typed_path
+
+    path = typed_path(name)
+    if path is None:
+        raise InvalidOption(f"{name}: no such file")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidOption(f"{name} cannot be read: {error.strerror}") from None

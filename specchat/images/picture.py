@@ -1,0 +1,63 @@
+"""The pixels of an image, decoded in a process of its own with limits of time and memory.
+
+Anyone may send an image, and decoders of image formats have had many faults.
+"""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+
+from specchat.errors import InvalidOption
+from specchat.images.image import Image
+from specchat.system.python_child import run_python
+
+MOST_BYTES = 20 * 2**20
+SECONDS = 30
+READ = "PNG, JPEG, WebP, GIF"
+INSTALL = 'pip install "specchat[pictures]"'
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Pixels: three bytes each, red, green and blue, row by row from the top."""
+
+    width: int
+    height: int
+    pixels: bytes = field(repr=False)
+
+    @property
+    def num_bytes(self) -> int:
+        """The memory that it takes."""
+        return len(self.pixels)
+
+
+def picture_of(image: Image) -> Picture:
+    """Return an image's pixels, turned as its camera was held, on white, at most 2048 on a side.
+
+    Raises InvalidOption, in one line, for what is not an image or is too large.
+    """
+    if len(image.data) > MOST_BYTES:
+        size = f"{len(image.data) / 2**20:.0f} MiB"
+        raise InvalidOption(f"{image.name} is too large: {size}, at most {MOST_BYTES >> 20} MiB")
+    if find_spec("PIL") is None:
+        raise InvalidOption(f"images need Pillow: {INSTALL}")
+    try:
+        done = run_python("specchat.images.decoder", input=image.data, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise InvalidOption(f"{image.name} takes more than {SECONDS} s to decode") from None
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise InvalidOption(f"{image.name} cannot be decoded: {reason}") from None
+    head, _, pixels = done.stdout.partition(b"\n")
+    try:
+        found = json.loads(head)
+    except ValueError:
+        found = {}
+    if reason := found.get("error"):
+        raise InvalidOption(f"{image.name} {reason}")
+    width, height = found.get("width", 0), found.get("height", 0)
+    if done.returncode or not width or len(pixels) != 3 * width * height:
+        raise InvalidOption(f"{image.name} is damaged: the decoder of its format failed")
+    return Picture(width, height, pixels)

@@ -1,0 +1,58 @@
+"""llama.cpp's library for images (libmtmd): found and loaded with the first image, never for text.
+
+Most wheels come with it. Where it was left out to build faster, it is built beside the others.
+"""
+
+import os
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from specchat.errors import EngineFailed
+from specchat.llama import library, native_libraries
+from specchat.system.private_files import FOLDERS
+
+VARIABLE = "MTMD_CPP_LIB"
+"""Where llama-cpp-python looks for the library instead of in its own folder."""
+FAILURES = (ImportError, OSError, RuntimeError, AttributeError)
+
+
+def built_beside() -> Path:
+    """Return the folder of a library that was built for this llama.cpp by itself."""
+    return FOLDERS.user_cache_path / "mtmd" / library.version()
+
+
+def is_here() -> bool:
+    """Return whether there is such a library: it may still fail to load."""
+    folders = [native_libraries.folder(), built_beside()]
+    if given := os.environ.get(VARIABLE):
+        folders.insert(0, Path(given))
+    return any(list(folder.glob("*mtmd*")) for folder in folders)
+
+
+@cache
+def load() -> ModuleType:
+    """Return llama-cpp-python's functions of the library, whose log joins llama.cpp's.
+
+    Raises EngineFailed if it cannot be loaded.
+    """
+    has_own = bool(list(native_libraries.folder().glob("*mtmd*")))
+    if not has_own and VARIABLE not in os.environ:
+        os.environ[VARIABLE] = str(built_beside())
+    try:
+        mtmd: Any = import_module("llama_cpp.mtmd_cpp")
+    except FAILURES as failure:
+        raise EngineFailed(
+            f"this build of llama.cpp cannot read images ({_first_line(failure)}): scripts/specchat"
+            " builds what is missing when it is called with --image"
+        ) from failure
+    library.start()
+    mtmd.mtmd_helper_log_set(library.log_callback(), None)
+    module: ModuleType = mtmd
+    return module
+
+
+def _first_line(failure: BaseException) -> str:
+    return (str(failure).splitlines() or [type(failure).__name__])[0]

@@ -1,0 +1,217 @@
+"""Images as a model reads them: the projector's encoder, by llama.cpp's libmtmd.
+
+The library makes the tokens around an image and the states of its cells; contexts evaluate both
+themselves. It is opened with the first image.
+"""
+
+import ctypes
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specchat.errors import EngineFailed, ModelWontLoad
+from specchat.gguf.header import Header
+from specchat.gguf.projector import fingerprint, most_cells
+from specchat.images.image import Image
+from specchat.images.picture import Picture, picture_of
+from specchat.llama import mtmd_library
+from specchat.llama.hidden_states import HiddenStates
+from specchat.llama.image_cells import ImageCells, ids_of
+from specchat.llama.library import last_errors
+from specchat.llama.model import Model
+
+TEXT_CHUNK, IMAGE_CHUNK = 0, 1
+ADDED, TRIAL_SIDE = 1, 64
+KEPT_BYTES = 256 * 2**20
+"""Pictures and states of images that are kept for the next prompts, the latest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageTokens:
+    """An image in a prompt: tokens around it, and its cells, which contexts find while this lives.
+
+    A large one may be cut into parts, with tokens between them.
+    """
+
+    tokens: list[int]
+    cells: tuple[ImageCells, ...]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is kept of an image: its pixels, and the states of its parts that were encoded."""
+
+    tokens: ImageTokens
+    picture: Picture
+    states: dict[int, HiddenStates]
+
+    @property
+    def num_bytes(self) -> int:
+        return self.picture.num_bytes + sum(states.nbytes for states in self.states.values())
+
+
+class Vision(AbstractContextManager["Vision"]):
+    """The encoder of a model's images."""
+
+    def __init__(self, header: Header, model: Model, *, threads: int, is_on_gpu: bool) -> None:
+        """Prepare for images of a model with the projector of this header; nothing is loaded."""
+        self._header, self._model = header, model
+        self._threads, self._is_on_gpu = threads, is_on_gpu
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._is_open = False
+
+    def tokens_of(self, image: Image) -> ImageTokens:
+        """Return an image as tokens. Its cells are encoded when a context reads them.
+
+        Raises InvalidOption for bytes that are no image, and what opening the projector raises.
+        """
+        kept = self._kept.get(image.digest)
+        if kept is None:
+            picture = picture_of(image)
+            tokens = self._tokenized(picture, image.digest)
+            kept = self._kept[image.digest] = _Kept(tokens, picture, {})
+        self._kept.move_to_end(image.digest)
+        for cells in kept.tokens.cells:
+            self._model.images[cells.ids[0]] = cells
+        self._make_room()
+        return kept.tokens
+
+    def close(self) -> None:
+        """Free the encoder; closing twice does nothing."""
+        self._kept.clear()
+        if self._is_open:
+            self._is_open = False
+            self._mtmd.mtmd_free(self._context)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @cached_property
+    def _mtmd(self) -> Any:
+        return mtmd_library.load()
+
+    @cached_property
+    def _key(self) -> bytes:
+        return fingerprint(self._header)
+
+    @cached_property
+    def _context(self) -> Any:
+        """The library's handle of the projector. Raises ModelWontLoad if it cannot be used."""
+        parameters = self._mtmd.mtmd_context_params_default()
+        parameters.use_gpu, parameters.n_threads = self._is_on_gpu, self._threads
+        parameters.print_timings = parameters.warmup = False
+        parameters.image_max_tokens = most_cells(self._header)
+        last_errors()
+        path = os.fsencode(self._header.path)
+        handle = self._mtmd.mtmd_init_from_file(path, self._model.handle, parameters)
+        if not handle:
+            reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
+            raise ModelWontLoad(
+                f"{self._header.path.name} cannot be the projector of {self._model.header.name}:"
+                f" {reason}; choose the mmproj file that comes with the model"
+            )
+        self._is_open = True
+        return handle
+
+    def _tokenized(self, picture: Picture, digest: bytes) -> ImageTokens:
+        tokens, cells = list[int](), list[ImageCells]()
+        with self._chunks(picture) as chunks:
+            for number, chunk in enumerate(chunks):
+                if self._mtmd.mtmd_input_chunk_get_type(chunk) == TEXT_CHUNK:
+                    tokens += self._text_of(chunk)
+                    continue
+                part = self._cells_of(chunk, picture, digest, number)
+                cells.append(part)
+                tokens += part.ids
+        return ImageTokens(tokens, tuple(cells))
+
+    @contextmanager
+    def _chunks(self, picture: Picture) -> Iterator[list[Any]]:
+        """Give libmtmd's chunks of an image by itself: it would take names in a text for tokens."""
+        mtmd, context = self._mtmd, self._context
+        pixels = (ctypes.c_uint8 * len(picture.pixels)).from_buffer_copy(picture.pixels)
+        bitmap = mtmd.mtmd_bitmap_init(picture.width, picture.height, pixels)
+        chunks = mtmd.mtmd_input_chunks_init()
+        try:
+            marker = mtmd.mtmd_default_marker()
+            text = mtmd.mtmd_input_text(marker, len(marker), False, True)
+            bitmaps = (ctypes.c_void_p * 1)(bitmap)
+            last_errors()
+            if mtmd.mtmd_tokenize(context, chunks, ctypes.byref(text), bitmaps, 1):
+                reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
+                raise EngineFailed(f"the projector refuses an image: {reason}")
+            count = mtmd.mtmd_input_chunks_size(chunks)
+            yield [mtmd.mtmd_input_chunks_get(chunks, number) for number in range(count)]
+        finally:
+            mtmd.mtmd_input_chunks_free(chunks)
+            mtmd.mtmd_bitmap_free(bitmap)
+
+    def _text_of(self, chunk: Any) -> list[int]:
+        """Return the tokens beside an image. Raises ModelWontLoad if the model has no such ones."""
+        count = ctypes.c_size_t()
+        tokens = self._mtmd.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
+        found = list(tokens[: count.value])
+        if not all(0 <= token < self._model.vocabulary.size for token in found):
+            raise ModelWontLoad(
+                f"{self._header.path.name} is the projector of another model:"
+                f" {self._model.header.name} lacks the tokens that stand around its images"
+            )
+        return found
+
+    def _cells_of(self, chunk: Any, picture: Picture, digest: bytes, number: int) -> ImageCells:
+        mtmd, count = self._mtmd, self._mtmd.mtmd_input_chunk_get_n_tokens(chunk)
+        if mtmd.mtmd_input_chunk_get_type(chunk) != IMAGE_CHUNK or not count:
+            raise EngineFailed("the projector makes something else of an image")
+        here, later = self._places(chunk, count, 0), self._places(chunk, count, ADDED)
+        has_places = bool(mtmd.mtmd_decode_use_mrope(self._context))
+        num_positions = int(mtmd.mtmd_input_chunk_get_n_pos(chunk))
+        layout = here.tobytes() + b"%d %d %d" % (number, num_positions, has_places)
+        return ImageCells(
+            ids=ids_of(self._key + digest + layout, count),
+            num_positions=num_positions,
+            places=here if has_places else None,
+            moved=(later - here).max(axis=1),
+            is_causal=not mtmd.mtmd_decode_use_non_causal(self._context, chunk),
+            encode=partial(self._states_of, picture, digest, number),
+        )
+
+    def _places(self, chunk: Any, count: int, first: int) -> NDArray[np.int32]:
+        """Return the positions of cells in time, height and width, and a fourth, after `first`."""
+        image = self._mtmd.mtmd_input_chunk_get_tokens_image(chunk)
+        place_at = self._mtmd.mtmd_image_tokens_get_decoder_pos
+        each = [place_at(image, first, index) for index in range(count)]
+        rows = [[at.t for at in each], [at.y for at in each], [at.x for at in each]]
+        return np.array([*rows, [at.z for at in each]], np.int64).astype(np.int32)
+
+    def _states_of(self, picture: Picture, digest: bytes, number: int) -> HiddenStates:
+        """Return the states of a part of an image, encoded anew unless they were kept."""
+        kept = self._kept.get(digest)
+        if kept and number in kept.states:
+            return kept.states[number]
+        with self._chunks(picture) as chunks:
+            states = self._encoded(chunks[number])
+        if kept:
+            kept.states[number] = states
+            self._make_room()
+        return states
+
+    def _encoded(self, chunk: Any) -> HiddenStates:
+        last_errors()
+        if self._mtmd.mtmd_encode_chunk(self._context, chunk):
+            reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
+            raise EngineFailed(f"the projector failed to encode an image: {reason}")
+        count, width = self._mtmd.mtmd_input_chunk_get_n_tokens(chunk), self._model.input_width
+        values = self._mtmd.mtmd_get_output_embd(self._context)
+        return np.ctypeslib.as_array(values, (count, width)).copy()
+
+    def _make_room(self) -> None:
+        """Forget the images used least recently: a prompt that has one again brings it along."""
+        while sum(kept.num_bytes for kept in self._kept.values()) > KEPT_BYTES and self._kept:
+            self._kept.popitem(last=False)

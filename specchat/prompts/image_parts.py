@@ -1,0 +1,54 @@
+"""The images of a prompt: each becomes tokens of its own where its mark stands in the text."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from specchat.errors import InvalidOption
+from specchat.images.image import Image, parted
+from specchat.llama.model import Model
+from specchat.llama.vision import ImageTokens
+from specchat.requests.answer_request import AnswerRequest, GenerateRequest
+
+
+class TextTokens(NamedTuple):
+    """A text as tokens; its images are found by them for as long as `images` lives."""
+
+    tokens: list[int]
+    images: tuple[ImageTokens, ...] = ()
+
+
+def tokens_of_parts(
+    model: Model, text: str, images: Sequence[Image], tokenize: Callable[[str], list[int]]
+) -> TextTokens:
+    """Return a text as tokens: the parts between images as `tokenize` does.
+
+    Raises InvalidOption for an image that the model cannot read.
+    """
+    if not images:
+        return TextTokens(tokenize(text))
+    tokens, found = list[int](), list[ImageTokens]()
+    for part in parted(text, images):
+        if isinstance(part, Image):
+            if model.vision is None:
+                raise InvalidOption(
+                    f"{model.header.name} reads text only: load its mmproj file with --projector"
+                )
+            found.append(model.vision.tokens_of(part))
+            tokens += found[-1].tokens
+        elif part:
+            tokens += tokenize(part)
+    return TextTokens(tokens, tuple(found))
+
+
+def require_marks(request: AnswerRequest) -> None:
+    """Raise InvalidOption for an image that stands nowhere in a request."""
+    if isinstance(request, GenerateRequest):
+        texts = [request.prompt] if isinstance(request.prompt, str) else []
+    else:
+        texts = [str(message.get("content")) for message in request.messages]
+    for image in request.images:
+        if not any(image.mark in text for text in texts):
+            raise InvalidOption(
+                f"{image.name} stands in no text: write it into one, such as"
+                ' f"{image}What is this?"'
+            )

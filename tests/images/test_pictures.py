@@ -1,0 +1,163 @@
+"""Untrusted bytes become pixels or one line, within limits, in a process of their own."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image as Pillow
+
+from image_files import encoded, image, picture
+from specchat.errors import InvalidOption
+from specchat.images import decoder
+from specchat.images import picture as decoding
+from specchat.images.image import Image, parted
+from specchat.images.picture import picture_of
+from tables import table
+
+RED, WHITE = (255, 0, 0), (255, 255, 255)
+
+
+def pixels_of(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return decoded pixels, shape (height, width, 3)."""
+    found = picture_of(Image(data))
+    return np.frombuffer(found.pixels, np.uint8).reshape(found.height, found.width, 3)
+
+
+def decoded(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return the same, decoded in this process, which is faster."""
+    (width, height), pixels = decoder.decoded(data)
+    return np.frombuffer(pixels, np.uint8).reshape(height, width, 3)
+
+
+@table("kind", ["PNG", "WEBP", "GIF"])
+def test_lossless_formats_keep_every_pixel(kind: str) -> None:
+    """In a child process; GIF has 256 colours at most."""
+    shown = picture(1, (20, 12))
+    if kind == "GIF":
+        shown = shown.quantize(64).convert("RGB")
+    options = {"lossless": True} if kind == "WEBP" else {}
+    assert np.array_equal(pixels_of(encoded(shown, kind, **options)), np.asarray(shown))
+
+
+def test_a_jpeg_is_turned_as_its_camera_was_held() -> None:
+    """By the orientation in its EXIF data; data that cannot be read turns nothing."""
+    shown = Pillow.new("RGB", (64, 32), WHITE)
+    shown.paste(RED, (0, 0, 32, 32))
+    turned = Pillow.Exif()
+    turned[274] = 6  # the camera was held with its right side up
+    pixels = decoded(encoded(shown, "JPEG", exif=turned, quality=95))
+    assert pixels.shape == (64, 32, 3)
+    assert pixels[5, 16, 1] < 60  # red
+    assert pixels[60, 16, 1] > 200
+    broken = encoded(shown, "JPEG", exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
+    assert decoded(broken).shape == (32, 64, 3)
+
+
+@table(
+    "mode, filled, expected",
+    [
+        ("RGBA", (255, 0, 0, 0), WHITE),
+        ("RGBA", (255, 0, 0, 255), RED),
+        ("LA", (0, 128), (127, 127, 127)),
+        ("1", 1, WHITE),
+        ("L", 7, (7, 7, 7)),
+        ("I;16", 257 * 200, (200, 200, 200)),
+    ],
+)
+def test_every_mode_of_a_png_becomes_red_green_and_blue(
+    mode: str, filled: Any, expected: tuple[int, ...]
+) -> None:
+    """Transparent parts are white, and 16 bits are not cut off."""
+    pixels = decoded(encoded(Pillow.new(mode, (3, 2), filled)))
+    assert pixels.shape == (2, 3, 3)
+    assert tuple(pixels[0, 0].tolist()) == expected
+
+
+def test_palettes_and_print_colours_are_converted() -> None:
+    """A palette with a transparent colour, and CMYK."""
+    shown = Pillow.new("P", (2, 2), 0)
+    shown.putpalette([255, 0, 0, 0, 0, 255])
+    shown.putpixel((1, 1), 1)
+    pixels = decoded(encoded(shown, transparency=1))
+    assert tuple(pixels[0, 0].tolist()) == RED
+    assert tuple(pixels[1, 1].tolist()) == WHITE
+    printed = decoded(encoded(Pillow.new("CMYK", (8, 8), (0, 0, 0, 0)), "JPEG"))
+    assert printed.min() > 240
+
+
+def test_only_the_first_frame_of_an_animation_counts() -> None:
+    """Whatever comes after it."""
+    frames = [Pillow.new("RGB", (4, 4), colour) for colour in (RED, WHITE, WHITE)]
+    data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    assert tuple(decoded(data)[0, 0].tolist()) == RED
+
+
+@table("size, shown", [((1, 1), (1, 1)), ((4000, 1), (2048, 1)), ((1, 4000), (1, 2048))])
+def test_odd_shapes_are_fine(size: tuple[int, int], shown: tuple[int, int]) -> None:
+    """Long ones shrink to 2048 and stay at least one pixel wide."""
+    found = picture_of(image(0, size))
+    assert (found.width, found.height) == shown
+
+
+def claimed(width: int, height: int) -> bytes:
+    """Return a small PNG whose header says that it is large."""
+    whole = encoded(picture(0, (1, 1)))
+    head = b"IHDR" + struct.pack(">II", width, height) + whole[24:29]
+    return whole[:12] + head + struct.pack(">I", zlib.crc32(head)) + whole[33:]
+
+
+@table(
+    "data, reason",
+    [
+        (b"", "is not an image specchat reads (PNG, JPEG, WebP, GIF)"),
+        (b"%PDF-1.7", "is not an image specchat reads (PNG, JPEG, WebP, GIF)"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "is not an image specchat reads"),
+        (claimed(9000, 9000), "is too large: 9000x9000, at most 50 megapixels"),
+        (claimed(2**31 - 1, 2**31 - 1), "is too large"),
+        (encoded(picture(0))[:600], "is damaged or cut off"),
+        (encoded(picture(0), "JPEG")[:300], "is damaged or cut off"),
+        (bytes(20 * 2**20 + 1), "is too large: 20 MiB, at most 20 MiB"),
+    ],
+    ids=range(8),
+)
+def test_what_is_no_image_is_refused_in_a_line(data: bytes, reason: str) -> None:
+    """The error names it."""
+    with pytest.raises(InvalidOption) as caught:
+        picture_of(Image(data, "cat.png"))
+    assert str(caught.value).startswith(f"cat.png {reason}")
+    assert "\n" not in str(caught.value)
+
+
+def test_other_formats_of_pillow_are_not_read() -> None:
+    """Pillow has decoders for dozens."""
+    with pytest.raises(InvalidOption, match="is not an image"):
+        picture_of(Image(encoded(picture(), "BMP")))
+    with pytest.raises(InvalidOption, match="is not an image"):
+        picture_of(Image(encoded(picture(), "TIFF")))
+
+
+def test_a_decoder_that_hangs_or_dies_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine goes on."""
+    monkeypatch.setattr(decoding, "SECONDS", 0.001)
+    with pytest.raises(InvalidOption, match=r"takes more than 0\.001 s to decode"):
+        picture_of(image())
+
+
+def test_missing_pillow_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is optional."""
+    monkeypatch.setattr(decoding, "find_spec", lambda _: None)
+    with pytest.raises(InvalidOption, match=r'pip install "specchat\[pictures\]"'):
+        picture_of(image())
+
+
+def test_a_mark_stands_for_its_image_alone() -> None:
+    """A text with marks of other images, or none, is one part."""
+    first, second = image(1), image(2)
+    text = f"a {first}{second} b {first}"
+    assert list(parted(text, [first, second])) == ["a ", first, "", second, " b ", first, ""]
+    assert list(parted(text, [second])) == [f"a {first}", second, f" b {first}"]
+    assert list(parted(text, [])) == [text]

@@ -1,0 +1,116 @@
+"""Images give the logits that llama.cpp's own way of reading them gives, whatever their sort."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import WriteModel
+from image_files import image
+from scripts.support.tiny_gguf import write_projector
+from specchat.gguf.reader import read_header
+from specchat.images.image import Image
+from specchat.images.picture import picture_of
+from specchat.llama import mtmd_library
+from specchat.llama.context import Context
+from specchat.llama.library import api
+from specchat.llama.model import Model
+from specchat.llama.vision import Vision
+from specchat.planning.context_shape import ModelOptions
+
+pytestmark = pytest.mark.usefixtures("image_library")
+OPTIONS: dict[str, Any] = {
+    "ctx": 512,
+    "threads": 1,
+    "gpu_layers": 0,
+    "flash_attention": "off",
+    "cache_type": "f32",
+}
+BEGIN, BETWEEN, END = "what ", " and then ", " is this?"
+SORTS = [
+    ("llama", "mlp", (64, 64), 512),
+    ("llama", "mlp", (64, 64), 24),
+    ("gemma3", "gemma3", (64, 64), 512),
+    ("qwen2vl", "qwen2vl_merger", (96, 160), 512),
+    ("qwen2vl", "qwen2vl_merger", (160, 96), 24),
+    ("qwen35", "qwen2vl_merger", (96, 160), 512),
+    ("qwen35", "qwen2vl_merger", (96, 160), 24),
+]
+"""The text model, its projector, the size of the image, and the most tokens of a pass."""
+
+
+@pytest.fixture(params=SORTS, ids=str)
+def read(
+    request: pytest.FixtureRequest, tiny: WriteModel, tmp_path: Path
+) -> Iterator[tuple[Context, Vision, list[Image]]]:
+    """Return a context, the encoder of its model, and two images."""
+    family, kind, size, batch = request.param
+    options = ModelOptions(**OPTIONS, batch=batch, rollback_length=4)
+    projector = read_header(write_projector(tmp_path / "mmproj.gguf", kind))
+    with (
+        Model(tiny(family, num_layers=2), options) as model,
+        Vision(projector, model, threads=1, is_on_gpu=False) as vision,
+        Context(model, options) as context,
+    ):
+        yield context, vision, [image(1, size), image(2, size)]
+
+
+def text_of(context: Context, vision: Vision, images: list[Image]) -> tuple[list[int], Any]:
+    """Return a text with two images as tokens, and what keeps these known."""
+    vocabulary = context.model.vocabulary
+    begin, between, end = (
+        vocabulary.tokenize(part, add_special=False, parse_special=True)
+        for part in (BEGIN, BETWEEN, END)
+    )
+    first, second = map(vision.tokens_of, images)
+    return [*begin, *first.tokens, *between, *second.tokens, *end], (first, second)
+
+
+def expected_row(context: Context, vision: Vision, images: list[Image]) -> Any:
+    """Return the last row of logits as llama.cpp's helper computes it, in an empty context."""
+    mtmd: Any = mtmd_library.load()
+    marker = mtmd.mtmd_default_marker()
+    text = marker.join(part.encode() for part in (BEGIN, BETWEEN, END))
+    bitmaps = (ctypes.c_void_p * 2)()
+    for place, picture in enumerate(map(picture_of, images)):
+        pixels = (ctypes.c_uint8 * picture.num_bytes).from_buffer_copy(picture.pixels)
+        bitmaps[place] = mtmd.mtmd_bitmap_init(picture.width, picture.height, pixels)
+    chunks, given = (
+        mtmd.mtmd_input_chunks_init(),
+        mtmd.mtmd_input_text(text, len(text), False, True),
+    )
+    assert mtmd.mtmd_tokenize(vision._context, chunks, ctypes.byref(given), bitmaps, 2) == 0
+    end = api.llama_pos(0)
+    done = mtmd.mtmd_helper_eval_chunks(
+        vision._context, context.handle, chunks, 0, 0, context.native.chunk, True, ctypes.byref(end)
+    )
+    assert done == 0
+    size = context.model.vocabulary.size
+    return np.ctypeslib.as_array(api.llama_get_logits_ith(context.handle, -1), (size,)).copy()
+
+
+def test_images_are_read_as_llama_cpp_reads_them(
+    read: tuple[Context, Vision, list[Image]],
+) -> None:
+    """At once, after a rollback behind them, and after one to before them."""
+    context, vision, images = read
+    expected = expected_row(context, vision, images)
+    context.rollback_kind.empty()
+    tokens, _kept = text_of(context, vision, images)
+    context.prefill(tokens[:-1])
+    rows = [context.evaluate(tokens[-1:], 1)[0].copy()]
+    context.mark()
+    context.evaluate([9, 99], 2)
+    context.rollback(len(tokens))
+    context.rollback(len(tokens) - 1)
+    rows.append(context.evaluate(tokens[-1:], 1)[0].copy())
+    context.rollback(2)
+    context.prefill(tokens[:-1])
+    rows.append(context.evaluate(tokens[-1:], 1)[0].copy())
+    for row in rows:
+        assert np.abs(row - expected).max() < 1e-3
