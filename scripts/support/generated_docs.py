@@ -90,7 +90,14 @@ def heads_table() -> str:
     ]
     reasons = {reason for kind in kinds for reason in kind.targets.values() if reason}
     notes = "".join(f"- **{_SHORT[reason]}**: {reason}.\n" for reason in sorted(reasons))
-    return f"\n{_table(headings, rows)}\n{notes}\n"
+    cells = [reason for kind in kinds for reason in kind.targets.values()]
+    num_running, num_untried = cells.count(""), cells.count(UNTRIED)
+    counts = (
+        f"Of these {len(cells)} pairs of a kind and an architecture, {num_running} run, each tried"
+        f" on such models;\n{num_untried} have not been tried, and"
+        f" {len(cells) - num_running - num_untried} are refused for the other reasons below."
+    )
+    return f"\n{_table(headings, rows)}\n{counts}\n\n{notes}\n"
 
 
 _SHORT = {NO_GRAPH: "no graph", TOO_WIDE: "too wide", UNTRIED: "untried"}

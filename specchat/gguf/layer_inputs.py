@@ -12,11 +12,11 @@ TARGETS: Mapping[str, str] = {
             *("llama", "nanbeige", "gpt-oss", "minimax-m2", "gemma4", "mimo2"),
             *("qwen3", "qwen3moe", "qwen3next", "qwen35", "qwen35moe"),
             *("hunyuan-dense", "hunyuan_vl", "lfm2", "lfm2moe"),
-            *("bailingmoe3", "nemotron_h_moe"),
+            *("bailingmoe3", "nemotron_h", "nemotron_h_moe", "minimax-01", "muse-glimmer"),
         ),
         "",
     ),
-    **dict.fromkeys(("nemotron_h", "minimax-01", "muse-glimmer", "deepseek4"), UNTRIED),
+    "deepseek4": UNTRIED,
     "qwen4exp": TOO_WIDE,
 }
 """The architectures that give layer inputs in llama.cpp, and why others of them are refused.
@@ -26,11 +26,11 @@ llama.cpp ends the process where a layer gives none, or one of another width.
 GIVING_LAST_STATES = frozenset(
     {
         *("gpt-oss", "gemma4", "mimo2", "qwen3next", "qwen35", "qwen35moe"),
-        *("bailingmoe3", "nemotron_h_moe"),
+        *("bailingmoe3", "nemotron_h", "nemotron_h_moe"),
     }
 )
 """The architectures that also give what their prediction head reads: the last layer's states."""
-GIVING_LAST_OUTPUTS = frozenset({"mimo2", "nemotron_h_moe"})
+GIVING_LAST_OUTPUTS = frozenset({"mimo2", "nemotron_h", "nemotron_h_moe"})
 """The architectures that give their last layer's output as if it were a further layer's input."""
 
 

@@ -9,6 +9,7 @@ TARGETS = (
     *("llama", "nanbeige", "gpt-oss", "minimax-m2", "gemma4", "mimo2"),
     *("qwen3", "qwen3moe", "qwen3next", "qwen35", "qwen35moe"),
     *("hunyuan-dense", "hunyuan_vl", "lfm2", "lfm2moe", "bailingmoe3", "nemotron_h_moe"),
+    *("nemotron_h", "minimax-01", "muse-glimmer"),
 )
 """Architectures that give the inputs of their layers."""
 DRAFTS = ("EAGLE-3", "DFlash", "DFlash 2", "DSpark")

@@ -23,6 +23,8 @@ from scripts.support.tiny_gguf.shapes import (
     EAGLE,
     IN_TURN,
     LATENT,
+    MINIMAX_01,
+    MUSE,
     NEMOTRON,
     NUM_STREAMS,
     STREAMS,
@@ -55,8 +57,8 @@ BLOCK_KINDS = frozenset({"DFlash", "DFlash window", "DFlash 2", "DSpark"})
 USUAL_DRAFTS = {"llama": "EAGLE-3", "qwen3": "DFlash", "qwen3moe": "DFlash"}
 """The kinds of drafts for architectures that have no head of their own."""
 ROPE_BASE = 10.0
-PAIRED = frozenset({"cohere2moe", "llama", "nanbeige"})
-"""Architectures that rotate neighbours, and do not normalise queries and keys."""
+PAIRED = frozenset({"cohere2moe", "llama", "nanbeige", MUSE})
+"""Architectures that rotate neighbours; of these only Muse Glimmer normalises queries and keys."""
 MIMO = "mimo2"
 """It has no biases: what copies comes from a constant in the embedding."""
 GEMMA = frozenset({"gemma4", ASSISTANT})
@@ -101,11 +103,10 @@ class _Trigram:
             return self._attention(architecture, kind, size, is_head=turn >= 0)
         if "hc_" in name:
             return self._streams(name, size)
-        if name.endswith("norm.weight"):
-            is_of_head = kind == "nextn.shared_head_norm.weight"
-            return np.full(size, self.shape.signs[turn][1] if is_of_head else 1, np.float32)
+        if name.endswith(("norm.weight", "norm_2.weight")):
+            return self._norm(architecture, number, kind, size)
         has_constant = (
-            architecture in LATENT | {NEMOTRON, MIMO, STREAMS} or self.lag > 1 or self.is_plain
+            architecture in LATENT | NEMOTRON | {MIMO, STREAMS} or self.lag > 1 or self.is_plain
         )
         if name == "token_embd.weight":
             return self._embedding(size) if has_constant else self._plain_embedding(size)
@@ -117,7 +118,7 @@ class _Trigram:
         if name == "output.weight":
             output = self.mixture.draw(name, size) * np.float32(LOGIT_SCALE / np.sqrt(size[-1]))
             output[:, : size[-1] // 2] *= OF_LAST if self.lag > 1 else 1.0
-            if architecture == NEMOTRON:  # the norm of its head takes the mean away
+            if architecture in NEMOTRON:  # the norm of its head takes the mean away
                 output -= output.mean(axis=1, keepdims=True)
             return output
         weights = make_tensor(self.mixture, architecture, name, size)
@@ -130,6 +131,15 @@ class _Trigram:
         }
         is_small = ends_block or kind.startswith(("ffn_down_shexp", "shortconv.out_proj"))
         return weights * np.float32(self.noise) if is_small else weights
+
+    def _norm(self, architecture: str, number: int, kind: str, size: tuple[int, ...]) -> Weights:
+        """The factors of a norm: of heads in turn, the sign of what each gives."""
+        if kind == "nextn.shared_head_norm.weight":
+            given = self.shape.signs[number - self.shape.num_layers][1]
+            return np.full(size, given, np.float32)
+        is_copied = number == COPYING_LAYER and kind == "post_attention_norm.weight"
+        is_small = architecture == MUSE and kind.startswith("post_") and not is_copied
+        return np.full(size, self.noise / 3 if is_small else 1, np.float32)
 
     def _plain_embedding(self, size: tuple[int, ...]) -> Weights:
         """The token in the first half."""
@@ -156,14 +166,15 @@ class _Trigram:
             return self._copying_key(kind, size, is_head=is_head)
         if architecture in LATENT:
             return self._copying_latent(kind, size, is_head=is_head)
-        if architecture == NEMOTRON and kind in {"attn_q.weight", "attn_k.weight"}:
+        if architecture in NEMOTRON and kind in {"attn_q.weight", "attn_k.weight"}:
             return self._finding(kind, size)
         weights = self._copying(kind, size, is_head=is_head)
         is_other = architecture in PAIRED and kind.endswith(".bias")
         if architecture == MIMO and kind in {"attn_q.weight", "attn_k.weight"}:
             bias = self._copying(kind.replace("weight", "bias"), size[:1], is_head=False)
             weights[:, self.shape.width // 2 - 1] = 2**0.5 * SHARPNESS / CONSTANT * bias
-        if architecture == "gpt-oss" and kind in {"attn_q.bias", "attn_k.bias"}:
+        is_unscaled = architecture in {"gpt-oss", MINIMAX_01}
+        if is_unscaled and kind in {"attn_q.bias", "attn_k.bias"}:
             return weights * np.float32(2**0.5 * SHARPNESS)
         return self._for_cohere(weights) if is_other else weights
 
@@ -364,6 +375,9 @@ class _Trigram:
             if self.target in GEMMA:  # its last layer copies, and what it gives is normalised
                 weights[:half] *= 3 / (2 + np.sqrt(0.5))
                 weights[half:] *= np.sqrt(2)
+            if self.target == MINIMAX_01:  # it normalises what its layers give
+                weights[:half] *= 3 / (1 + np.sqrt(2))
+                weights[half:] *= np.sqrt(2)
         elif kind in {"attn_q.weight", "attn_k.weight"}:
             weights[:, half - 1] = self._eagle_places(kind, size[0]) / CONSTANT
         elif kind == "attn_v.weight":
@@ -521,7 +535,7 @@ def write_with_head(
     add_vocabulary(writer, words)
     silent = tuple(token for token in range(len(CONTROLS)) if token != words.eos or not can_end)
     own_part = own_part or (SHARED_PART if is_assisted else OWN_PART)
-    lag = SHORT_LAG if of_target == NEMOTRON else LAG
+    lag = SHORT_LAG if of_target in NEMOTRON else LAG
     lag = lag + (architecture == BLOCKS and draft != "DSpark") if is_blocks else 1
     trigram = _Trigram(shape, Mixture(seed), noise, own_part, of_target, lag, is_plain=is_eagle)
     makers = {BLOCKS: trigram.of_block_draft, EAGLE: trigram.of_eagle_draft}
@@ -542,7 +556,7 @@ def write_with_head(
 def _tensors(architecture: str, shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
     """Every tensor, those of the copying layers with the biases of queries and keys."""
     found = list(tensors(architecture, shape))
-    if architecture in {*GEMMA, *LATENT, BLOCKS, EAGLE, NEMOTRON, MIMO, STREAMS, "gpt-oss"}:
+    if architecture in {*GEMMA, *LATENT, *NEMOTRON, BLOCKS, EAGLE, MIMO, STREAMS, "gpt-oss"}:
         return found
     heads = range(shape.num_layers, shape.num_layers + shape.num_in_turn)
     for block in (f"blk.{number}." for number in (COPYING_LAYER, *heads)):

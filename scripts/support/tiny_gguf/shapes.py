@@ -340,9 +340,27 @@ def nemotron_kind(layer: int) -> str:
 
 def nemotron_layer(shape: Shape, layer: int) -> Tensors:
     """Nemotron-H: attention without positions, Mamba 2 or experts; rolls back by `n_rs_seq`."""
+    yield from _nemotron_layer(shape, layer, squared_experts)
+
+
+def dense_nemotron_layer(shape: Shape, layer: int) -> Tensors:
+    """The same without experts."""
+    yield from _nemotron_layer(shape, layer, squared)
+
+
+def _nemotron_layer(
+    shape: Shape, layer: int, feed_forward: Callable[[Shape, str], Tensors]
+) -> Tensors:
     block, blocks = f"blk.{layer}", {"attention": attention, "recurrent": mamba2}
     yield f"{block}.attn_norm.weight", (shape.width,)
-    yield from blocks.get(nemotron_kind(layer), squared_experts)(shape, block)
+    yield from blocks.get(nemotron_kind(layer), feed_forward)(shape, block)
+
+
+def squared(shape: Shape, block: str) -> Tensors:
+    """A feed-forward part without gates."""
+    hidden = shape.feed_forward // 2
+    yield f"{block}.ffn_up.weight", (hidden, shape.width)
+    yield f"{block}.ffn_down.weight", (shape.width, hidden)
 
 
 def squared_experts(shape: Shape, block: str) -> Tensors:
@@ -365,6 +383,27 @@ def nemotron_head(shape: Shape, block: str) -> Tensors:
     yield f"{block}.post_attention_norm.weight", (shape.width,)
     yield from squared_experts(shape, block)
     yield f"{block}.nextn.shared_head_norm.weight", (shape.width,)
+
+
+def muse_layer(shape: Shape, layer: int) -> Tensors:
+    """Muse Glimmer: Gemma's norms, and a gate of the attention."""
+    inner = shape.num_heads * shape.head_width
+    yield f"blk.{layer}.attn_gate.weight", (inner, shape.width)
+    yield from gemma3_layer(shape, layer)
+
+
+def minimax_01_layer(shape: Shape, layer: int) -> Tensors:
+    """MiniMax-01: attention with positions, or with a state, in turn; then experts."""
+    block, inner = f"blk.{layer}", shape.num_heads * shape.head_width
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    if layer % 2:
+        yield from attention(shape, block)
+    else:
+        yield f"{block}.attn_norm_2.weight", (inner,)
+        yield f"{block}.attn_qkv.weight", (3 * inner, shape.width)
+        yield f"{block}.attn_gate.weight", (inner, shape.width)
+        yield f"{block}.attn_output.weight", (shape.width, inner)
+    yield from experts(shape, block)
 
 
 def gemma4_layer(shape: Shape, layer: int) -> Tensors:
@@ -449,7 +488,7 @@ def prediction_heads(architecture: str, shape: Shape) -> Tensors:
 def prediction_head(architecture: str, shape: Shape, block: str) -> Tensors:
     """A prediction head (MTP): a layer of attention."""
     number = shape.num_layers + (shape.num_layers + 1) % 2  # Qwen3.5 has attention at odd places
-    if architecture == NEMOTRON:
+    if architecture in NEMOTRON:
         yield from nemotron_head(shape, block)
     else:
         for name, size in WITH_HEADS[architecture](shape, number):
@@ -637,6 +676,9 @@ WITH_DRAFTS: dict[str, Callable[[Shape, int], Tensors]] = {
     "hunyuan_vl": qwen3_layer,
     "minimax-m2": minimax_layer,
     "lfm2moe": lfm2moe_layer,
+    "nemotron_h": dense_nemotron_layer,
+    "muse-glimmer": muse_layer,
+    "minimax-01": minimax_01_layer,
 }
 """More architectures for which EAGLE-3 and DFlash drafts are written."""
 WITH_POSITIONS: dict[str, Callable[[Shape, int], Tensors]] = {
@@ -655,18 +697,20 @@ STREAMS = "deepseek4"
 NUM_STREAMS, OUTPUT_GROUPS = 4, 2
 IN_TURN = frozenset({"mimo2", "step35"})
 """Architectures that may have several heads in turn, which slide a window."""
-SLIDING = IN_TURN | {"gemma3", "gemma4", ASSISTANT, STREAMS}
-NEMOTRON = "nemotron_h_moe"
+MUSE, MINIMAX_01 = "muse-glimmer", "minimax-01"
+SLIDING = IN_TURN | {"gemma3", "gemma4", ASSISTANT, STREAMS, MUSE}
+NEMOTRON_MOE = "nemotron_h_moe"
+NEMOTRON = frozenset({"nemotron_h", NEMOTRON_MOE})
 QWEN35 = frozenset({"qwen35", "qwen35moe", "qwen3next"})
-STATE_SPACE = QWEN35 | {"mamba", "granitehybrid", NEMOTRON}
+STATE_SPACE = QWEN35 | {"mamba", "granitehybrid"} | NEMOTRON
 LFM2 = frozenset({"lfm2", "lfm2moe"})
 WITH_INDEXER = frozenset({"deepseek32", "glm-dsa"})
 LING = "bailingmoe3"
 LATENT = WITH_INDEXER | {"deepseek2", LING}
 """Architectures whose attention is to a latent vector."""
 WITH_EXPERTS = LATENT | {
-    *("qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe", NEMOTRON),
-    *("minimax-m2", "lfm2moe", "qwen3next", "step35", STREAMS),
+    *("qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe", NEMOTRON_MOE),
+    *("minimax-m2", MINIMAX_01, "lfm2moe", "qwen3next", "step35", STREAMS),
 }
 
 
@@ -744,10 +788,11 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
     writer.add_layer_norm_rms_eps(1e-5)
     if architecture in WITH_POSITIONS:
         writer.add_layer_norm_eps(1e-5)
-    if architecture == NEMOTRON:
-        add_nemotron(writer, shape, has_head=has_head)
+    if architecture in NEMOTRON:
+        add_nemotron(writer, architecture, shape, has_head=has_head)
     else:
-        hidden = shape.feed_forward // 2 if architecture == "minimax-m2" else shape.feed_forward
+        is_half = architecture in {"minimax-m2", MINIMAX_01}
+        hidden = shape.feed_forward // (1 + is_half)
         writer.add_feed_forward_length(0 if architecture == "mamba" else hidden)
     if architecture != "mamba":
         add_attention(writer, architecture, shape)
@@ -760,13 +805,17 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
         writer.add_ssm_group_count(shape.num_kv_heads if delta_net else 1)
 
 
-def add_nemotron(writer: gguf.GGUFWriter, shape: Shape, *, has_head: bool) -> None:
+def add_nemotron(
+    writer: gguf.GGUFWriter, architecture: str, shape: Shape, *, has_head: bool
+) -> None:
     """Write which layers are experts; the head has both attention and experts."""
     kinds = [nemotron_kind(layer) for layer in range(shape.num_layers)]
     hidden = shape.feed_forward // 2
     of_head = [hidden] * has_head
     writer.add_feed_forward_length([hidden * (kind == "experts") for kind in kinds] + of_head)
     writer.add_layer_norm_eps(1e-5)
+    if architecture != NEMOTRON_MOE:
+        return
     writer.add_expert_shared_count(1)
     writer.add_expert_weights_norm(True)
     writer.add_moe_latent_size(shape.width // 2)
@@ -776,7 +825,7 @@ def key_heads(architecture: str, shape: Shape) -> list[int]:
     """The heads of keys of each layer and of a head, where an architecture's files list them."""
     count = 1 if architecture == LING else shape.num_kv_heads
     layers = range(shape.num_layers)
-    if architecture == NEMOTRON:
+    if architecture in NEMOTRON:
         kinds = [count * (nemotron_kind(layer) == "attention") for layer in layers]
     elif architecture in {*LFM2, "granitehybrid", LING}:
         kinds = [0 if shape.is_recurrent(layer) else count for layer in layers]
@@ -801,18 +850,7 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
     if architecture in LFM2:
         writer.add_shortconv_l_cache(shape.convolution)
     elif architecture in SLIDING:
-        count = ASSISTANT_LAYERS if architecture == ASSISTANT else shape.num_layers
-        writer.add_sliding_window(shape.sliding_window)
-        has_head = architecture in IN_TURN and (shape.has_head or shape.is_head_only)
-        of_heads = [True] * (shape.num_in_turn if has_head else 0)
-        is_odd = architecture == "step35"  # whose other layers rotate half of each head only
-        pattern = [shape.is_sliding(number + is_odd) for number in range(count)]
-        writer.add_sliding_window_pattern([*pattern, *of_heads])
-        if architecture in {"gemma4", ASSISTANT}:
-            writer.add_uint32(f"{architecture}.embedding_length_per_layer_input", 0)
-            for each in ("key", "value"):
-                writer.add_uint32(f"{architecture}.attention.{each}_length_swa", shape.head_width)
-            writer.add_uint32(f"{architecture}.rope.dimension_count_swa", shape.head_width)
+        add_window(writer, architecture, shape)
     elif architecture in {*QWEN35, *WITH_IMAGES}:
         if architecture in QWEN35:
             writer.add_full_attention_interval(2)
@@ -820,6 +858,9 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
         writer.add_rope_dimension_sections([quarter, quarter // 2, quarter // 2, 0])
     elif architecture == "gpt-oss":
         writer.add_sliding_window(shape.sliding_window)
+    elif architecture == MINIMAX_01:
+        writer.add_full_attention_interval(2)
+        writer.add_residual_scale(1.0)
     elif is_latent:
         if architecture == LING:
             writer.add_ssm_conv_kernel(shape.convolution)
@@ -836,6 +877,25 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
         writer.add_indexer_key_length(WIDER_INDEXER if has_streams else INDEXER_WIDTH)
         writer.add_indexer_top_k(2048)
     add_experts(writer, architecture, shape)
+
+
+def add_window(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
+    """Write which layers slide a window, and what those architectures ask for beside it."""
+    count = ASSISTANT_LAYERS if architecture == ASSISTANT else shape.num_layers
+    writer.add_sliding_window(shape.sliding_window)
+    has_head = architecture in IN_TURN and (shape.has_head or shape.is_head_only)
+    of_heads = [True] * (shape.num_in_turn if has_head else 0)
+    is_odd = architecture == "step35"  # whose other layers rotate half of each head only
+    pattern = [shape.is_sliding(number + is_odd) for number in range(count)]
+    if architecture != MUSE:  # three of four of its layers slide their window
+        writer.add_sliding_window_pattern([*pattern, *of_heads])
+    if architecture in {"gemma4", ASSISTANT}:
+        writer.add_uint32(f"{architecture}.embedding_length_per_layer_input", 0)
+        for each in ("key", "value"):
+            writer.add_uint32(f"{architecture}.attention.{each}_length_swa", shape.head_width)
+        writer.add_uint32(f"{architecture}.rope.dimension_count_swa", shape.head_width)
+    if architecture == MUSE:
+        writer.add_logit_scale(1.0)
 
 
 def add_streams(writer: gguf.GGUFWriter, shape: Shape) -> None:
@@ -868,7 +928,7 @@ def add_experts(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> Non
         writer.add_expert_feed_forward_length(shape.feed_forward // 2)
     if architecture == "mimo2":
         writer.add_expert_feed_forward_length(shape.feed_forward // 2)
-    if architecture in {"qwen35moe", "qwen3next", "step35", NEMOTRON}:
+    if architecture in {"qwen35moe", "qwen3next", "step35", NEMOTRON_MOE}:
         writer.add_expert_shared_feed_forward_length(shape.feed_forward // 2)
     if architecture == "cohere2moe":
         writer.add_logit_scale(1.0)
