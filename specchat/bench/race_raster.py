@@ -6,7 +6,6 @@ used where there is one. Every character stands in its cell, whatever font it co
 
 import importlib.util
 import io
-import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -19,6 +18,7 @@ from rich.cells import cell_len
 
 from specchat.bench.race_scene import EDGE, EM, PAGE, Answer, Group, Part, Scene, Words
 from specchat.errors import InvalidOption
+from specchat.images.picture import INSTALL_PILLOW
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -53,8 +53,7 @@ ABSENT = "\U0010fffe"
 def require_pillow(ending: str) -> None:
     """Raise InvalidOption unless Pillow is installed, which files with this ending need."""
     if importlib.util.find_spec("PIL") is None:
-        command = f"{sys.executable} -m pip install pillow"
-        raise InvalidOption(f"{ending} needs Pillow: run `{command}`, or name a .svg file")
+        raise InvalidOption(f"{ending} needs Pillow: run `{INSTALL_PILLOW}`, or name a .svg file")
 
 
 def as_png(scene: Scene) -> bytes:

@@ -6,6 +6,7 @@ Anyone may send an image, and decoders of image formats have had many faults.
 import json
 import os
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
@@ -16,7 +17,7 @@ from specchat.system.python_child import run_python
 MOST_BYTES = 20 * 2**20
 SECONDS = 30
 READ = "PNG, JPEG, WebP, GIF"
-INSTALL = 'pip install "specchat[pictures]"'
+INSTALL_PILLOW = f"{sys.executable} -m pip install pillow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def picture_of(image: Image) -> Picture:
         size = f"{len(image.data) / 2**20:.0f} MiB"
         raise InvalidOption(f"{image.name} is too large: {size}, at most {MOST_BYTES >> 20} MiB")
     if find_spec("PIL") is None:
-        raise InvalidOption(f"images need Pillow: {INSTALL}")
+        raise InvalidOption(f"images need Pillow: run `{INSTALL_PILLOW}`")
     try:
         done = run_python("specchat.images.decoder", input=image.data, timeout=SECONDS)
     except subprocess.TimeoutExpired:

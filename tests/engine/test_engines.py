@@ -47,6 +47,7 @@ CONTRACT = {
     "drafted": int, "accepted": int, "nodes": int, "forced": int, "repeated": int,
     "acceptance_rate": float, "tokens_per_step": float,
     "accepted_by_position": list, "acceptance_histogram": list, "time_to_first_token_s": float,
+    "image_tokens": int, "image_s": float,
     "prompt_s": float, "decode_s": float, "draft_s": float, "verify_s": float,
     "overhead_s": float, "tokens_per_second": float,
 }  # fmt: skip

@@ -150,7 +150,7 @@ def test_a_decoder_that_hangs_or_dies_is_named(monkeypatch: pytest.MonkeyPatch) 
 def test_missing_pillow_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is optional."""
     monkeypatch.setattr(decoding, "find_spec", lambda _: None)
-    with pytest.raises(InvalidOption, match=r'pip install "specchat\[pictures\]"'):
+    with pytest.raises(InvalidOption, match="-m pip install pillow"):
         picture_of(image())
 
 
