@@ -3,6 +3,7 @@
 from dataclasses import replace
 from operator import mod
 
+from specchat.gguf.fatal_values import why_rotation_unusable, why_types_unusable
 from specchat.gguf.header import Header
 from specchat.gguf.vocabulary_facts import why_another_model
 
@@ -12,7 +13,13 @@ ARCHITECTURE, TARGET = "gemma4-assistant", "gemma4"
 def why_unusable(header: Header) -> str | None:
     """Return why an assistant cannot be used, None if it can."""
     is_whole = 0 < header.num_heads == header.num_layers
-    return None if is_whole else f"{header.name} does not have the layers of an assistant"
+    windows = header.metadata.get(f"{ARCHITECTURE}.attention.sliding_window_pattern")
+    if not is_whole or not isinstance(windows, tuple) or not any(windows):
+        return f"{header.name} does not have the layers of an assistant"
+    heads, of_keys = _last_two(header, "head_count"), _last_two(header, "head_count_kv")
+    if not all(of_keys) or any(map(mod, heads, of_keys)):
+        return f"{header.name} has attention heads that do not fit together"
+    return why_rotation_unusable(header) or why_types_unusable(header, header.tensors.values())
 
 
 def why_unfit(target: Header, head: Header) -> str | None:
@@ -20,11 +27,13 @@ def why_unfit(target: Header, head: Header) -> str | None:
 
     llama.cpp does not check that the assistant's layers match the target's KV cache.
     """
-    keys = "attention.key_length"
+    keys = [f"attention.key_length{window}" for window in ("", "_swa")]
+    values = [key.replace("key", "value") for key in keys]
     facts = [
         ("architecture", target.architecture, TARGET),
         ("width", target.own("embedding_length"), head.own("embedding_length_out")),
-        *[("width of keys", target.own(key), head.own(key)) for key in (keys, f"{keys}_swa")],
+        *[("width of keys", target.own(key), head.own(key)) for key in keys],
+        *[("width of values", target.own(key), head.own(key)) for key in values],
     ]
     if reason := why_another_model(target, head, facts):
         return reason

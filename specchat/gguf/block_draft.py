@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from specchat.gguf import reduced_vocabulary
+from specchat.gguf.fatal_values import why_types_unusable
 from specchat.gguf.header import Header
 from specchat.gguf.layer_inputs import GIVING_LAST_OUTPUTS, why_not_given
-from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.gguf.vocabulary_facts import (
     num_tokens,
     why_another_model,
@@ -16,7 +16,6 @@ ARCHITECTURE = "dflash"
 USUAL_SIZE, LEAST_SIZE = 16, 2
 PARTS, NUM_PARTS = "dflash.rope.dimension_sections", 4
 """How the dimensions of a head are divided between the parts of a position, for M-RoPE."""
-NO_WEIGHTS = frozenset({"i8", "i16", "i32", "i64", "f64"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def why_unusable(header: Header) -> str | None:
         return f"{name} does not have the layers of a draft"
     return (
         _why_attention_unusable(header)
-        or _why_types_unusable(header)
+        or why_types_unusable(header, header.tensors.values())
         or reduced_vocabulary.why_unusable(header)
     )
 
@@ -82,16 +81,6 @@ def _why_attention_unusable(header: Header) -> str | None:
     numbers = [part for part in kept if type(part) is int and part >= 0]
     is_known = len(numbers) == NUM_PARTS and sum(numbers[:3]) > 0 and sum(numbers) <= rotated
     return None if is_known else f"{header.name} has parts of positions that llama.cpp cannot use"
-
-
-def _why_types_unusable(header: Header) -> str | None:
-    """Return which tensor has a type that llama.cpp's operators do not take."""
-    for tensor in header.tensors.values():
-        kind = STORED_TYPES[tensor.stored].name
-        is_wrong = kind in NO_WEIGHTS or (len(tensor.shape) == 1 and kind != "f32")
-        if is_wrong and tensor.name != reduced_vocabulary.MAP:
-            return f"{header.name} has the tensor {tensor.name} in the type {kind}"
-    return None
 
 
 def why_unfit(target: Header, draft: Header) -> str | None:

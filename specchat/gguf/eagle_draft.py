@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from specchat.gguf import reduced_vocabulary
+from specchat.gguf.fatal_values import why_types_unusable
 from specchat.gguf.header import Header
 from specchat.gguf.layer_inputs import GIVING_LAST_STATES, why_not_given
 from specchat.gguf.vocabulary_facts import (
@@ -54,7 +55,8 @@ def why_unusable(header: Header) -> str | None:
         return f"{name} has attention heads that do not fit together"
     if header.own("embedding_length_out", width) != width:
         return f"{name} gives hidden states of another width than its own"
-    return reduced_vocabulary.why_unusable(header)
+    types = why_types_unusable(header, header.tensors.values())
+    return types or reduced_vocabulary.why_unusable(header)
 
 
 def why_unfit(target: Header, draft: Header) -> str | None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from specchat.errors import IncompatibleDraft, ModelWontLoad
 from specchat.gguf.draft_kinds import is_head_only, kind_of_file, own_head
+from specchat.gguf.fatal_values import why_fatal
 from specchat.gguf.header import Header
 from specchat.gguf.purpose import why_no_text
 from specchat.gguf.reader import read_header
@@ -30,6 +31,8 @@ def require_text(header: Header) -> None:
         raise ModelWontLoad(f"{header.path} is {reason}")
     if reason := why_unwritten(header):
         raise ModelWontLoad(reason)
+    if reason := why_fatal(header):
+        raise ModelWontLoad(f"{header.path} cannot be loaded: {reason}; download it again")
 
 
 def read_pair(
@@ -47,7 +50,9 @@ def read_pair(
     kind = kind_of_file(of_file)
     if not kind.is_head:
         require_text(of_file)
-    elif reason := kind.why_unusable(of_file) or kind.why_unfit(model, of_file):
+    elif reason := (
+        why_fatal(of_file) or kind.why_unusable(of_file) or kind.why_unfit(model, of_file)
+    ):
         raise IncompatibleDraft(
             f"{draft.name} cannot draft for {target.name}: {reason}; choose the head that belongs"
             " to the target, or --draft none"

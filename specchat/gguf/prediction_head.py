@@ -6,7 +6,8 @@ Such a head is a layer after a model's last one, in the model's own file or in a
 from collections.abc import Mapping
 from dataclasses import replace
 
-from specchat.gguf.header import Header, Value
+from specchat.gguf.fatal_values import why_rotation_unusable, why_types_unusable
+from specchat.gguf.header import Header, Tensor, Value
 from specchat.gguf.layer_inputs import UNTRIED
 from specchat.gguf.vocabulary_facts import why_another_model
 
@@ -82,7 +83,7 @@ def why_unusable(header: Header) -> str | None:
         missing = [name for name in _needed(header, prefix) if prefix + name not in present]
         if missing:
             return f"the prediction head of {header.name} lacks the tensor {missing[0]}"
-    return None
+    return why_rotation_unusable(header) or why_types_unusable(header, _own_tensors(header))
 
 
 def _why_unlike_others(header: Header) -> str | None:
@@ -129,17 +130,11 @@ def as_model(header: Header) -> Header:
     It includes everything else that is loaded for them.
     """
     kind, prefixes, is_whole = header.architecture, _prefixes(header), is_alone(header)
-    tensors = {
-        name: tensor
-        for name, tensor in header.tensors.items()
-        if is_whole and not name.startswith("blk.")
-    }
-    for number, prefix in enumerate(prefixes):
-        tensors |= {
-            name.replace(prefix, f"blk.{number}."): tensor
-            for name, tensor in header.tensors.items()
-            if name.startswith(prefix)
-        }
+    tensors: dict[str, Tensor] = {}
+    for tensor in _own_tensors(header):
+        prefix = next((each for each in prefixes if tensor.name.startswith(each)), "")
+        of_head = f"blk.{prefixes.index(prefix)}." if prefix else ""
+        tensors[of_head + tensor.name.removeprefix(prefix)] = tensor
     own: dict[str, Value] = {
         f"{kind}.block_count": len(prefixes),
         f"{kind}.nextn_predict_layers": 0,
@@ -154,6 +149,16 @@ def as_model(header: Header) -> Header:
         metadata={**header.metadata, **own, "general.name": name},
         tensors={name: replace(tensor, name=name) for name, tensor in tensors.items()},
     )
+
+
+def _own_tensors(header: Header) -> list[Tensor]:
+    """Return the tensors that are loaded for the heads."""
+    prefixes, is_whole = tuple(_prefixes(header)), is_alone(header)
+    return [
+        tensor
+        for name, tensor in header.tensors.items()
+        if name.startswith(prefixes) or (is_whole and not name.startswith("blk."))
+    ]
 
 
 def _prefixes(header: Header) -> list[str]:

@@ -37,14 +37,14 @@ def decoded(data: bytes) -> tuple[tuple[int, int], bytes]:
     width, height = image.size
     if width * height > MOST_PIXELS:
         most = MOST_PIXELS // 1_000_000
-        raise Refused(f"is too large: {width}x{height}, at most {most} megapixels")
+        raise Refused(f"is too large: {width} by {height} pixels, at most {most} megapixels")
     try:
         image.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG is decoded smaller
         image.load()
         image = _flat(_turned(image, ImageOps))
         image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
     except MemoryError:
-        raise Refused(f"takes too much memory: {width}x{height}") from None
+        raise Refused(f"takes too much memory: {width} by {height} pixels") from None
     except Exception as error:  # as above
         raise Refused("is damaged or cut off") from error
     return image.size, image.tobytes()
@@ -73,9 +73,11 @@ def _flat(image: Any) -> Any:
 
 def _limit() -> None:
     """Take no more memory and time than an image may need, where the system has such limits."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
+    if sys.platform == "win32":
+        return
+    import resource
 
+    with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
         resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
 

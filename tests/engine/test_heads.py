@@ -732,7 +732,8 @@ def test_a_head_without_a_tensor_is_refused_in_words(
         ({"head_width": 32}, "its width of keys is 32, the target's is 16"),
         ({"vocabulary": 330}, "its vocabulary is not the target's"),
         ({"vocabulary": Vocabulary(changed_token=9)}, "its vocabulary is not the target's"),
-        ({"num_queries": 1}, "attention heads cannot share the target's"),
+        ({"num_queries": 1, "num_shared": 1}, "attention heads cannot share the target's"),
+        ({"num_queries": 1}, "attention heads that do not fit together"),
         ({"num_heads": 1}, "does not have the layers of an assistant"),
         *[({"left_out": f"{name}.weight"}, f"{name}.weight") for name in ASSISTANT_TENSORS],
     ],
@@ -741,12 +742,16 @@ def test_an_assistant_that_does_not_fit_is_refused_in_words(
     heads: WriteHead, tmp_path: Path, options: dict[str, Any], reason: str
 ) -> None:
     """llama.cpp would end the process for some, which share the memory of another shape."""
-    changed = {each: options.pop(each) for each in ("num_queries", "num_heads") if each in options}
+    keys = {
+        "num_queries": "attention.head_count",
+        "num_shared": "attention.head_count_kv",
+        "num_heads": "nextn_predict_layers",
+    }
+    changed = {keys[each]: options.pop(each) for each in keys if each in options}
     target = heads("gemma4 in two files")["target"]
     draft = write_with_head(tmp_path / "mtp-other.gguf", "gemma4", part="head", **options)
-    keys = {"num_queries": "attention.head_count", "num_heads": "nextn_predict_layers"}
-    for name, value in changed.items():
-        change_number(draft, f"gemma4-assistant.{keys[name]}", value)
+    for key, value in changed.items():
+        change_number(draft, f"gemma4-assistant.{key}", value)
     with (
         pytest.raises(SpecchatError, match=reason) as refused,
         opened({"target": target, "draft": draft}),

@@ -116,7 +116,7 @@ def claimed(width: int, height: int) -> bytes:
         (b"", "is not an image specchat reads (PNG, JPEG, WebP, GIF)"),
         (b"%PDF-1.7", "is not an image specchat reads (PNG, JPEG, WebP, GIF)"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "is not an image specchat reads"),
-        (claimed(9000, 9000), "is too large: 9000x9000, at most 50 megapixels"),
+        (claimed(9000, 9000), "is too large: 9000 by 9000 pixels, at most 50 megapixels"),
         (claimed(2**31 - 1, 2**31 - 1), "is too large"),
         (encoded(picture(0))[:600], "is damaged or cut off"),
         (encoded(picture(0), "JPEG")[:300], "is damaged or cut off"),

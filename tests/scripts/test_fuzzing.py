@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from conftest import WriteModel
 from scripts.support import fuzzing
+from scripts.support.tiny_gguf.drafts import write_case
+from specchat.gguf.reader import read_header
 
 SEEDS = st.integers(0, 2**64)
 
@@ -36,3 +38,20 @@ def test_damaged_files_are_loaded_or_refused(tiny: WriteModel, tmp_path: Path) -
     model = tiny("llama").read_bytes()
     found = fuzzing.fuzz_loads(model, 20, tmp_path, random.Random())
     assert set(found) <= {"loaded", "refused", "the child process ended"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="waits for a pipe with select")
+@pytest.mark.parametrize("kind", fuzzing.HEADS)
+def test_damaged_heads_draft_or_are_refused(kind: str, tmp_path: Path) -> None:
+    """They neither end the process that loads them nor change the text."""
+    found = fuzzing.fuzz_heads(kind, 20, tmp_path, random.Random(1))
+    assert set(found) <= {"drafted", "refused"}
+
+
+def test_a_head_in_parts_is_the_head(tmp_path: Path) -> None:
+    """Its parts, put together again, are read as before."""
+    path = write_case(tmp_path, "qwen3 with DSpark")["draft"]
+    header = read_header(path)
+    path.write_bytes(fuzzing.read_parts(path).content())
+    again = read_header(path)
+    assert (again.metadata, again.tensors) == (header.metadata, header.tensors)
