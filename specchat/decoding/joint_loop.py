@@ -78,8 +78,10 @@ class _Joint:
                 yield least.number, None
                 yield from self._advance(least)
             for group in self._groups():
-                concluded = self._concluded(group)
-                self._passes.settle()
+                try:
+                    concluded = self._concluded(group)
+                finally:
+                    self._passes.settle()  # else the padding stays in the others' texts
                 for each, outcome in concluded:
                     yield each.number, outcome
                     yield from self._advance(each)

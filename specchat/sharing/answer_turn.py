@@ -19,7 +19,7 @@ SLICE_SECONDS, MOST_SLICE_SECONDS = 0.5, 2.0
 """How long answers go on while others wait, before one of them goes on."""
 LEAST_TIMES = 10
 """A slice lasts at least this many times what going on took, most of it for setting one text aside
-and restoring another, but not more than MOST_SLICE_SECONDS."""
+and restoring another, but not more than MOST_SLICE_SECONDS, or than going on took."""
 SHARE_ERROR = 0.02
 """A share of a prompt that may be read again without harm: the last token is, for one."""
 
@@ -98,8 +98,8 @@ class Turn:
         if self._must_lengthen:
             self._must_lengthen = False
             seconds = monotonic() - self._began
-            slice_s = max(SLICE_SECONDS, min(LEAST_TIMES * seconds, MOST_SLICE_SECONDS))
-            self._ends_at = self._began + slice_s
+            most = max(MOST_SLICE_SECONDS, seconds)  # at worst, half the time is for writing
+            self._ends_at = monotonic() + max(SLICE_SECONDS, min(LEAST_TIMES * seconds, most))
 
     @property
     def _has_cancelled(self) -> bool:

@@ -376,6 +376,8 @@ class SharedEngine:
         with self._lock:
             self._current = left = [each for each in tickets if not each.is_cancelled]
             for ticket in left:
+                if not ticket.num_turns:
+                    ticket.waited_s = monotonic() - ticket.queued_at
                 ticket.num_turns += 1
         try:
             for ticket in list(left):

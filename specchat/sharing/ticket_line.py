@@ -7,8 +7,8 @@ from time import monotonic
 
 from specchat.sharing.tickets import QueueFull, Ticket
 
-MOST_SECONDS_PASSED_OVER = 2.0
-"""How long new requests may go before an answer that waits for a turn: longer than a turn."""
+MOST_SECONDS_PASSED_OVER = 3.0
+"""How long new requests may go before an answer that waits for a turn: longer than a usual turn."""
 MOST_IN_TURN = 4
 """Answers that take turns; the others wait until one of these has ended."""
 MOST_CLIENTS = 100
@@ -109,7 +109,6 @@ class TicketLine:
             if len(self._served) > MOST_CLIENTS:
                 del self._served[next(iter(self._served))]
             ticket.idle_since = monotonic()
-            ticket.waited_s = ticket.idle_since - ticket.queued_at
         first = [each for each in self.active if not each.num_turns]
         later = [each for each in self.active if each.num_turns]
         self.active = deque([*first, *new, *later])

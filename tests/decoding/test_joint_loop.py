@@ -150,6 +150,22 @@ def test_each_answer_is_the_one_it_is_alone(sampling: Sampling) -> None:
         assert passes.num_settled >= len(passes.made)
 
 
+class WithoutRows(Passes):
+    """Passes that give what no step can be concluded from."""
+
+    def run(self, passes: Sequence[TargetPass]) -> list[Rows]:
+        """Make them, and give nothing."""
+        return [() for _ in super().run(passes)]
+
+
+def test_a_fault_in_one_step_leaves_no_padding_behind() -> None:
+    """The memories of all are used again, by an engine that outlives a bug."""
+    passes = WithoutRows()
+    with pytest.raises((IndexError, ValueError)):
+        together([0, 1], GREEDY, passes)
+    assert passes.num_settled == len(passes.made) == 1
+
+
 def test_answers_that_write_share_their_passes() -> None:
     """Four answers of 20 plain steps take about as many passes as one."""
     passes = Passes()

@@ -173,11 +173,13 @@ def test_an_answer_keeps_what_its_statistics_say_between_two_turns() -> None:
     assert (found.drafter, found.notices, found.left_out) == ("suffix", ("a notice",), 2)
 
 
-@pytest.mark.parametrize(("seconds_to_go_on", "num_steps"), [(1 / 32, 8), (1 / 8, 18), (1, 16)])
+@pytest.mark.parametrize(
+    ("seconds_to_go_on", "num_steps"), [(1 / 32, 8), (1 / 8, 20), (1, 32), (4, 64)]
+)
 def test_a_turn_is_longer_where_going_on_takes_long(
     seconds_to_go_on: float, num_steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a second, or ten times what going on takes; two seconds at most."""
+    """Half a second, or ten times what going on takes; two seconds at most, or as long as that."""
     clocked = Clocked(seconds_to_go_on)
     monkeypatch.setattr("specchat.sharing.answer_turn.monotonic", lambda: clocked.now)
     clocked.may_begin.clear()
@@ -190,6 +192,25 @@ def test_a_turn_is_longer_where_going_on_takes_long(
         ticket.cancel()
     engine.close()
     assert clocked.turns[:4] == [8, 8, num_steps, num_steps]
+
+
+def test_an_answer_has_waited_until_its_first_turn() -> None:
+    """Not only until it is one of those that take turns."""
+    held = Held()
+    engine = SharedEngine(lambda _: held)
+    first = asked(engine, "a")
+    assert held.has_begun.wait(60)
+    second, third = asked(engine, "b"), asked(engine, "c")
+    first.cancel()
+    until(lambda: second.num_turns)
+    assert second.waited_s > 0
+    assert (third.num_turns, third.waited_s) == (0, 0.0)
+    second.cancel()
+    until(lambda: third.num_turns)
+    assert third.waited_s > second.waited_s
+    third.cancel()
+    until(lambda: third.is_over)
+    engine.close()
 
 
 def test_a_stop_just_before_an_answer_begins_is_not_lost() -> None:
