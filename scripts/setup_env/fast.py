@@ -29,8 +29,6 @@ CHOICES = ("SPECCHAT_BACKEND", "SPECCHAT_LLAMA_WHEEL")
 
 IMAGES = "images"
 """The stamp of the library for images, which only those who show one need."""
-SHOWS_IMAGES = ("--image", "--projector")
-"""Arguments, and by the usual variable a setting, that need it."""
 
 DEMO_TARGET = "specchat/catalogue/demo/target.gguf"
 CPU_FACTS = ("vendor_id", "model name", "flags", "CPU implementer", "CPU part", "Features")
@@ -44,10 +42,21 @@ def is_ready(stamp: str) -> bool:
 
 
 def lacks_images(arguments: "list[str]") -> bool:
-    """Return True if these arguments show images, and what reads them is not built yet."""
-    shows = any(word.startswith(SHOWS_IMAGES) for word in arguments)
-    shows = shows or os.environ.get("SPECCHAT_PROJECTOR", "none") not in ("", "none")
-    return shows and not is_ready(IMAGES)
+    """Return True if these arguments show images that are there, and nothing here reads them yet.
+
+    Whatever is wrong with the arguments is said before a minute is spent on building.
+    """
+    projectors = _values("--projector", arguments) or [os.environ.get("SPECCHAT_PROJECTOR", "")]
+    shows = any(map(os.path.isfile, _values("--image", arguments)))
+    return shows and os.path.isfile(projectors[-1]) and not is_ready(IMAGES)
+
+
+def _values(option: str, arguments: "list[str]") -> "list[str]":
+    """Return what an option is given, as `--option VALUE` or `--option=VALUE`."""
+    before = enumerate(arguments[:-1], 1)
+    found = [arguments[number] for number, word in before if word == option]
+    found += [word[len(option) + 1 :] for word in arguments if word.startswith(option + "=")]
+    return [os.path.expanduser(value) for value in found]
 
 
 def wanted_state() -> str:

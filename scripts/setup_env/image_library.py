@@ -1,7 +1,7 @@
-"""llama.cpp's library for images (libmtmd), built beside the others the first time one is shown.
+"""What reads images, made the first time one is shown: Pillow, and llama.cpp's library (libmtmd).
 
-It takes as long as a fifth of llama.cpp, which a first answer to a text should not wait for. A
-library for one release of llama.cpp serves all its builds on this kind of machine.
+The library takes as long as a fifth of llama.cpp, which a first answer to a text should not wait
+for. One for a release of llama.cpp serves all its builds on this kind of machine.
 """
 
 from __future__ import annotations
@@ -15,8 +15,16 @@ from scripts.setup_env import fast, wheels
 from scripts.setup_env.hints import failure_of_command
 from scripts.setup_env.machine import lack_of_compilers, num_jobs
 from scripts.setup_env.recipes import Backend
-from scripts.setup_env.running import BuildSteps, CommandFailed, SetUpFailed, only_one, run, say
-from scripts.setup_env.stages import llama_version, write_stamp
+from scripts.setup_env.running import (
+    BuildSteps,
+    CommandFailed,
+    SetUpFailed,
+    only_one,
+    run,
+    run_pip,
+    say,
+)
+from scripts.setup_env.stages import TESTING, llama_version, requirements, write_stamp
 
 PROJECT = Path(__file__).parent / "images"
 INSIDE = Path("vendor", "llama.cpp")
@@ -28,6 +36,7 @@ def build_once() -> bool:
     """Build the library unless it is here; say why not, if it cannot be built."""
     try:
         with only_one():
+            run_pip("install", *(pin for pin in requirements(TESTING) if pin.startswith("pillow")))
             if not _is_here():
                 _build(wheels.BUILD / "images")
             write_stamp(fast.IMAGES, fast.wanted_state())

@@ -46,7 +46,7 @@ def load() -> ModuleType:
     except FAILURES as failure:
         raise EngineFailed(
             f"this build of llama.cpp cannot read images ({_first_line(failure)}): scripts/specchat"
-            " builds what is missing when it is called with --image"
+            " builds what is missing when it is called with --image and --projector"
         ) from failure
     library.start()
     mtmd.mtmd_helper_log_set(library.log_callback(), None)
