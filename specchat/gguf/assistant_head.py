@@ -14,7 +14,8 @@ def why_unusable(header: Header) -> str | None:
     """Return why an assistant cannot be used, None if it can."""
     is_whole = 0 < header.num_heads == header.num_layers
     windows = header.metadata.get(f"{ARCHITECTURE}.attention.sliding_window_pattern")
-    if not is_whole or not isinstance(windows, tuple) or not any(windows):
+    has_windows = any(windows) if isinstance(windows, tuple) else bool(windows)
+    if not is_whole or not has_windows:
         return f"{header.name} does not have the layers of an assistant"
     heads, of_keys = _last_two(header, "head_count"), _last_two(header, "head_count_kv")
     if not all(of_keys) or any(map(mod, heads, of_keys)):

@@ -77,9 +77,12 @@ def _limit() -> None:
         return
     import resource
 
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-        resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+    wanted = {resource.RLIMIT_AS: MOST_MEMORY, resource.RLIMIT_CPU: MOST_SECONDS}
+    for kind, most in wanted.items():
+        with suppress(ValueError, OSError):
+            _, given = resource.getrlimit(kind)
+            least = most if given == resource.RLIM_INFINITY else min(most, given)
+            resource.setrlimit(kind, (least, least))
 
 
 def main() -> None:

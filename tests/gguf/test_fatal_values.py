@@ -16,6 +16,26 @@ from specchat.gguf.reader import read_header
 from specchat.gguf.tensor_types import STORED_TYPES
 from tables import table
 
+QWEN_27B = {
+    "embedding_length": 5120,
+    "attention__head_count": 24,
+    "attention__key_length": 256,
+    "rope__dimension_count": 64,
+}
+GLM_355B = {
+    "embedding_length": 5120,
+    "attention__head_count": 96,
+    "attention__key_length": 128,
+    "rope__dimension_count": 64,
+}
+STEP = {
+    "embedding_length": 4096,
+    "attention__head_count": (64, 96, 96),
+    "attention__key_length": 128,
+    "rope__dimension_count": 64,
+}
+"""Models whose heads are wider than their share of the width."""
+
 
 @pytest.fixture(scope="module")
 def header() -> Header:
@@ -58,6 +78,11 @@ def test_a_number_that_ends_the_process_is_refused(
         ({"attention__key_length": 64, "rope__dimension_count": 31}, True),
         ({"attention__key_length": 64, "rope__dimension_count": 0}, True),
         ({"attention__key_length_swa": 64, "rope__dimension_count_swa": 128}, True),
+        (QWEN_27B, False),
+        (GLM_355B, False),
+        (STEP, False),
+        ({**GLM_355B, "rope__dimension_count_swa": 128}, False),
+        ({**GLM_355B, "rope__dimension_count_swa": 130}, True),
     ],
 )
 def test_a_head_rotates_no_more_than_it_has(
@@ -77,3 +102,5 @@ def test_a_head_has_types_that_can_be_multiplied(header: Header) -> None:
         assert why_types_unusable(header, [replace(weights, stored=numbers[kind])]), kind
     assert why_types_unusable(header, [replace(weights, stored=numbers["q4_0"])]) is None
     assert why_types_unusable(header, [replace(norm, stored=numbers["f16"])])
+    order = replace(norm, name="masked_embd_ordering", stored=numbers["i32"])
+    assert why_types_unusable(header, [order]) is None
