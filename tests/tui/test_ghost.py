@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count, pairwise
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -128,7 +129,7 @@ class Clock:
     """Seconds that pass only when they are waited for, and the timers of a view in them."""
 
     def __init__(self, view: FakeView) -> None:
-        self.now = 1000.0
+        self.now = monotonic()  # what was shown before was shown by the real one
         self._view = view
         self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._number = count()
