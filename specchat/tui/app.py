@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -118,9 +118,7 @@ class ChatApp(App[None]):
     @cached_property
     def actions(self) -> "ChatActions":
         """What commands and keys do; the first frame needs none of it."""
-        from specchat.tui.actions.chat_actions import ChatActions
-
-        return ChatActions(self.view, self.state)
+        return _import_actions()(self.view, self.state)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the colours that the style sheet needs and Textual's themes lack."""
@@ -190,9 +188,14 @@ class ChatApp(App[None]):
         self.pair_controller.require_session()
         self.state.idle.watch()
         self.state.unsent.begin(self._composer.restore)
-        self.run_worker(self.actions.hints.find_first_pairs(), group="offers")
+        self.run_worker(self._prepare_actions(), group="offers")
+
+    async def _prepare_actions(self) -> None:
+        """Import what commands do in a thread, as it takes 90 ms; then look for pairs to offer."""
+        await asyncio.to_thread(_import_actions)
         gc.freeze()  # otherwise a full collection freezes the screen for 90 ms
         gc.enable()
+        await self.actions.hints.find_first_pairs()
 
     def on_resize(self, event: Resize) -> None:
         """Adapt the layout to the terminal's size."""
@@ -276,8 +279,8 @@ class ChatApp(App[None]):
         """Run one of our commands or keys, or an action of Textual or of a widget."""
         namespace, name, arguments = parse(action) if isinstance(action, str) else action
         is_ours = namespace == "app" or (not namespace and default_namespace in {None, self})
-        call = self.actions.calls.get(name) or self.actions.key_calls.get(name)
-        if not is_ours or call is None:
+        call = self._call_for(name) if is_ours else None
+        if call is None:
             return await super().run_action(action, default_namespace, namespaces)
         if not self.check_action(name, arguments):
             return False
@@ -291,11 +294,14 @@ class ChatApp(App[None]):
                     await result
         return True
 
+    def _call_for(self, name: str) -> Callable[..., Any] | None:
+        return self.actions.calls.get(name) or self.actions.key_calls.get(name)
+
     async def on_event(self, event: Event) -> None:
         """Show our own errors instead of ending the app; what is typed goes to the composer."""
         if isinstance(event, Key) and not event.is_forwarded:
             self.notices.read()
-            if event.key != "ctrl+c":
+            if event.key != "ctrl+c" and "actions" in vars(self):  # else it is not armed
                 self.actions.leaving.disarm()
         if isinstance(event, Paste) or (isinstance(event, Key) and event.is_printable):
             self.view.navigation.focus_for_typing()
@@ -382,3 +388,9 @@ class ChatApp(App[None]):
             self.notify(str(error), severity="warning")
         else:
             await self.run_action(action)
+
+
+def _import_actions() -> "type[ChatActions]":
+    from specchat.tui.actions.chat_actions import ChatActions
+
+    return ChatActions

@@ -18,8 +18,11 @@ from textual.widgets import Footer
 
 from scripted_chat import Script, chat
 from specchat.decoding.chunk import Chunk
+from specchat.tui import app as app_module
+from specchat.tui.actions.chat_actions import ChatActions
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.app import ChatApp
+from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.widgets.message_views import AnswerView
 from tui.driving import panel_text, say, screen_text, until
 
@@ -195,11 +198,37 @@ async def test_what_can_wait_begins_after_the_first_screen(monkeypatch: pytest.M
     gc.disable()  # as the command that opens the chat does
     try:
         async with app.run_test() as pilot:
-            await until(pilot, lambda: script.num_loads == 1)
-            assert gc.isenabled()
+            await until(pilot, lambda: script.num_loads == 1 and gc.isenabled())
     finally:
         gc.enable()
     assert events.index("drawn") < events.index("begun")
+
+
+@pytest.mark.anyio
+async def test_keys_wait_for_no_code_of_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is imported in a thread; meanwhile a question can be written and asked."""
+    ready = threading.Event()
+    threads = []
+    import_actions = app_module._import_actions
+
+    def import_and_note() -> type[ChatActions]:
+        threads.append(threading.current_thread())
+        if threads[-1] is not threading.main_thread():
+            ready.wait()
+        return import_actions()
+
+    monkeypatch.setattr(app_module, "_import_actions", import_and_note)
+    app = chat(Script(["Soon."]))
+    async with app.run_test() as pilot:
+        try:
+            await say(pilot, "Quick")
+        finally:
+            ready.set()
+        assert "Soon." in screen_text(app)
+        assert len(threads) == 1
+        assert threads[0] is not threading.main_thread()
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
 
 
 @pytest.mark.slow
