@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from specchat.decoding.chunk import Piece, ToolCall
 from specchat.formats.chat_message import ChatMessage
+from specchat.images.image import Image, with_images
 
 Role: TypeAlias = Literal["user", "assistant"]
 
@@ -35,8 +36,8 @@ class Message:
     `text` is a question, or an answer without its `reasoning` and `tool_calls`. `finish` is why an
     answer ended; None while it is being written. An answer has `statistics`, with the field names
     of `specchat ask --json`, and `pieces`, the texts of its tokens with their origins. A question
-    may have `attachments`. `mark` says what is special about it. `schema` is the JSON Schema that
-    an answer was asked to follow, empty for none.
+    may have `attachments` and `images`. `mark` says what is special about it. `schema` is the JSON
+    Schema that an answer was asked to follow, empty for none.
     """
 
     id: int
@@ -52,6 +53,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     mark: Mark = ""
     schema: str = ""
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,10 @@ class Tree(dict[int, Message]):
         )
         return turns + [_turn(each) for each in self.sent(leaf)]
 
+    def images(self, leaf: int | None) -> list[Image]:
+        """Return the images in those turns."""
+        return [image for message in self.sent(leaf) for image in message.images]
+
     def pinned_turns(self, leaf: int | None, system_prompt: str = "") -> list[int]:
         """Return the indices of those turns, of all that `turns` returns, that must be sent."""
         flags = [is_pinned(exchange) for exchange in exchanges(self.sent(leaf)) for _ in exchange]
@@ -208,8 +214,8 @@ def _without_open_summaries(branch: Sequence[Message]) -> Iterator[Message]:
 
 
 def _turn(message: Message) -> ChatMessage:
-    """Return a message in the form that is sent to a model."""
-    content = with_attachments(message.text, message.attachments)
+    """Return a message in the form that is sent to a model, with the marks of its images."""
+    content = with_images(with_attachments(message.text, message.attachments), message.images)
     turn: ChatMessage = {"role": message.role, "content": content}
     if message.reasoning:
         turn["reasoning_content"] = message.reasoning

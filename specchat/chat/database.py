@@ -1,10 +1,12 @@
 """The store's SQLite file: opening, recovery from damage, one writer at a time."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep, strftime
@@ -15,7 +17,7 @@ from specchat.system.private_files import make_private
 
 TABLES = Path(__file__).with_name("schema.sql").read_text("utf-8")
 """The script that makes the tables."""
-VERSION = 2
+VERSION = 3
 """The version of the tables, which the file stores as its `user_version`; 0 is an empty file."""
 FROM_VERSION_1 = (
     "UPDATE message SET statistics = json_remove(json_set("
@@ -29,6 +31,10 @@ FROM_VERSION_1 = (
     " AND json_type(statistics, '$.temperature') IS NOT NULL;"
 )
 """Keeps each option of an answer once; version 1 had some of them three times."""
+
+IMAGE_TABLES = "".join(re.findall(r"CREATE TABLE (?:image|shown) .*?;\n", TABLES, re.DOTALL))
+UPDATES = {1: FROM_VERSION_1, 2: IMAGE_TABLES}
+"""The scripts that bring a file from a version to the next."""
 
 BUSY_TIMEOUT = 10.0
 """Default seconds to wait while another program writes."""
@@ -46,6 +52,8 @@ SCHEMA = {
     "message": "id, conversation, parent, role, text, created, finish, statistics, pieces, deleted,"
     " attachments, reasoning, tool_calls, mark, schema",
     "steps": "message, target, data",
+    "image": "digest, data",
+    "shown": "message, place, name, digest",
     "preset": "name, system_prompt, sampling, schema",
     "found": "text, reasoning",
 }
@@ -67,7 +75,11 @@ CLOSE_GAPS = (
 """Attaches the messages below a lost one to the message before it."""
 
 
-REMOVE_ORPHANS = "DELETE FROM steps WHERE message NOT IN (SELECT id FROM message)"
+REMOVE_ORPHANS = (
+    "DELETE FROM steps WHERE message NOT IN (SELECT id FROM message)",
+    "DELETE FROM shown WHERE message NOT IN (SELECT id FROM message)",
+    "DELETE FROM shown WHERE digest NOT IN (SELECT digest FROM image)",
+)
 """A later message may take the number of a lost one."""
 
 
@@ -174,10 +186,10 @@ class Database:
             )
         if version == VERSION:
             return
+        updates = " ".join(UPDATES[each] for each in range(version, VERSION)) if version else TABLES
         try:
             self._connection.executescript(
-                f"BEGIN IMMEDIATE; {FROM_VERSION_1 if version else TABLES}"
-                f" PRAGMA user_version = {VERSION}; COMMIT;"
+                f"BEGIN IMMEDIATE; {updates} PRAGMA user_version = {VERSION}; COMMIT;"
             )
         except sqlite3.OperationalError:
             if self._connection.in_transaction:
@@ -255,11 +267,12 @@ def recover(damaged: Path, fresh: Path) -> tuple[int, int]:
     reading = sqlite3.connect(f"{damaged.resolve().as_uri()}?mode=ro", uri=True)
     reading.text_factory = partial(str, encoding="utf-8", errors="replace")
     with closing(reading) as source, closing(sqlite3.connect(fresh)) as target, target:
-        for table in ("conversation", "message", "steps", "preset"):
+        for table in ("conversation", "message", "steps", "image", "shown", "preset"):
             _copy(table, source, target)
         target.execute(ADD_CONVERSATIONS)
         target.execute(CLOSE_GAPS)
-        target.execute(REMOVE_ORPHANS)
+        for statement in REMOVE_ORPHANS:
+            target.execute(statement)
         target.execute(FROM_VERSION_1)
         counts = [
             target.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
@@ -272,7 +285,10 @@ def _copy(table: str, source: sqlite3.Connection, target: sqlite3.Connection) ->
     wanted, found = (_columns(table, each) for each in (target, source))
     columns = ", ".join(wanted & found)
     reading = f"SELECT {columns} FROM {table} WHERE rowid BETWEEN ? AND ?"  # noqa: S608 -- ours
-    for row in _readable(source, reading, 1, _last_row(source, table)):
+    last = _last_row(source, table)
+    # images are large: one at a time is in memory
+    ranges = ((row, row) for row in range(1, last + 1)) if table == "image" else [(1, last)]
+    for row in chain.from_iterable(_readable(source, reading, *each) for each in ranges):
         marks = ", ".join("?" * len(row))
         with suppress(sqlite3.IntegrityError):  # parts of the row are lost
             target.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", row)  # noqa: S608

@@ -1,10 +1,11 @@
 """Exports of a conversation: Markdown, JSON or HTML."""
 
+import base64
 import html
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import localtime, strftime, time
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 from specchat.chat.answer_statistics import add_up, measured_answers
 from specchat.chat.conversation import Conversation, Message, Tree, fenced, with_attachments
 from specchat.errors import InvalidOption, StoreFailed
+from specchat.images.image import Image, type_of
 from specchat.safe_text import in_one_line, safe_json
 from specchat.system.private_files import open_private
-from specchat.wording import answer_line
+from specchat.wording import answer_line, size_text
 
 NAMES = {"user": "User", "assistant": "Assistant"}
 MAX_NAME_LENGTH = 40
@@ -52,6 +54,7 @@ def as_markdown(conversation: Conversation, tree: Tree) -> str:
         lines += ["", f"## {NAMES[message.role]}"]
         if message.reasoning:
             lines += ["", _folded("Reasoning", message.reasoning)]
+        lines += [f"\n*{in_one_line(image_line(each))}*" for each in message.images]
         if text := with_attachments(message.text, message.attachments):
             lines += ["", _closed(text)]
         for title, arguments in _calls(message):
@@ -62,9 +65,16 @@ def as_markdown(conversation: Conversation, tree: Tree) -> str:
 
 
 def as_json(conversation: Conversation, tree: Tree) -> str:
-    """Return everything as JSON: all branches, statistics, and each token's origin and kind."""
+    """Return everything as JSON: all branches, statistics, and each token's origin and kind.
+
+    Files of images are in base64.
+    """
     messages = [
-        {**asdict(each), "tool_calls": [call._asdict() for call in each.tool_calls]}
+        {
+            **asdict(replace(each, images=())),
+            "tool_calls": [call._asdict() for call in each.tool_calls],
+            "images": [{"name": image.name, "data": _base64(image)} for image in each.images],
+        }
         for _, each in sorted(tree.items())
     ]
     return safe_json({**asdict(conversation), "messages": messages}, indent=2)
@@ -73,8 +83,8 @@ def as_json(conversation: Conversation, tree: Tree) -> str:
 def as_html(conversation: Conversation, tree: Tree) -> str:
     """Return the current branch as a single HTML page that executes nothing the model wrote.
 
-    Markdown is rendered, but HTML in it is shown as text, and images are not loaded, because the
-    model could choose their address.
+    Markdown is rendered, but HTML in it is shown as text, and images in it are not loaded, because
+    the model could choose their address. Those of questions are in the page itself.
     """
     from jinja2 import Environment
 
@@ -134,7 +144,11 @@ def _part(message: Message) -> dict[str, Any]:
     part = {"role": message.role, "name": NAMES[message.role]}
     if message.role == "user":
         files = [(attachment.name, attachment.content) for attachment in message.attachments]
-        return {**part, "question": message.text, "folded": files}
+        images = [
+            (each.name, f"data:{type_of(each.data)};base64,{_base64(each)}")
+            for each in message.images
+        ]
+        return {**part, "question": message.text, "folded": files, "images": images}
     return {
         **part,
         "folded": [("Reasoning", message.reasoning)] if message.reasoning else [],
@@ -142,6 +156,15 @@ def _part(message: Message) -> dict[str, Any]:
         "calls": _calls(message),
         "figures": answer_line(message.statistics),
     }
+
+
+def image_line(image: Image) -> str:
+    """Return what stands for an image where only text can."""
+    return f"Image: {image.name} ({size_text(len(image.data))})"
+
+
+def _base64(image: Image) -> str:
+    return base64.b64encode(image.data).decode()
 
 
 def _calls(message: Message) -> list[tuple[str, str]]:

@@ -11,10 +11,16 @@ from typing import Any
 from specchat import drafter_registry
 from specchat.chat.conversation import MARKS, Attachment, Message
 from specchat.decoding.chunk import Kind, Piece, ToolCall
+from specchat.images.image import Image
 from specchat.safe_text import harmless
 
-COLUMNS = [field.name for field in fields(Message)]
+COLUMNS = [field.name for field in fields(Message) if field.name != "images"]
 MESSAGES = f"SELECT {', '.join(COLUMNS)} FROM message"  # noqa: S608 -- ours
+IMAGES = (
+    "SELECT shown.message, shown.name, CAST(image.data AS BLOB) FROM shown"
+    " JOIN message ON message.id = shown.message JOIN image USING (digest)"
+)
+"""The images of messages, each with the message's number."""
 LETTERS: dict[Kind, str] = {"reasoning": "r", "call": "c"}
 """The letters for kinds of stored pieces; answer text has none."""
 KINDS = {letter: kind for kind, letter in LETTERS.items()}
@@ -23,8 +29,8 @@ TITLE_SOURCE_LENGTH = 5000
 """How many characters of a question are considered for the title."""
 
 
-def message_of(row: tuple[Any, ...]) -> Message:
-    """Return the message in a row of the query `MESSAGES`."""
+def message_of(row: tuple[Any, ...], images: Iterable[Image] = ()) -> Message:
+    """Return the message in a row of the query `MESSAGES`, with its images."""
     found = dict(zip(COLUMNS, row, strict=True))
     found["statistics"] = parsed_column(found["statistics"], {})
     found["pieces"] = tuple(_piece(*each) for each in parsed_column(found["pieces"], []))
@@ -33,7 +39,7 @@ def message_of(row: tuple[Any, ...]) -> Message:
     attachments = parsed_column(found["attachments"], [])
     found["attachments"] = tuple(Attachment(**attachment) for attachment in attachments)
     found["mark"] = found["mark"] if found["mark"] in MARKS else ""
-    return Message(**found)
+    return Message(**found, images=tuple(images))
 
 
 def _piece(text: str, letter: str, kind: str = "") -> Piece:

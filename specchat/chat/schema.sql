@@ -1,4 +1,4 @@
--- The tables of the store, as version 2 of the file. A change of these tables, or of what they hold,
+-- The tables of the store, as version 3 of the file. A change of these tables, or of what they hold,
 -- needs a script in database.py that brings files of the version before to the next.
 
 CREATE TABLE conversation (
@@ -38,6 +38,17 @@ CREATE TABLE steps (
     message INTEGER PRIMARY KEY REFERENCES message ON DELETE CASCADE,
     target TEXT NOT NULL,
     data BLOB NOT NULL
+);
+CREATE TABLE image (
+    digest TEXT PRIMARY KEY, -- SHA-256
+    data BLOB NOT NULL
+);
+CREATE TABLE shown ( -- the images of messages
+    message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,
+    place INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL REFERENCES image,
+    PRIMARY KEY (message, place)
 );
 CREATE TABLE preset (
     name TEXT PRIMARY KEY,

@@ -23,6 +23,7 @@ from specchat.chat.conversation_rows import CONVERSATIONS, conversation_of, sche
 from specchat.chat.database import BUSY_TIMEOUT, Database
 from specchat.chat.memory_folder import delete_memories
 from specchat.chat.message_rows import (
+    IMAGES,
     MESSAGES,
     calls_column,
     message_of,
@@ -35,6 +36,7 @@ from specchat.chat.preset import ADD_PRESET, PRESETS, Preset, preset_of
 from specchat.chat.stored_steps import MAX_TOTAL_BYTES, StoredSteps, steps_column, steps_of
 from specchat.decoding.chunk import Piece, ToolCall
 from specchat.errors import ConversationNotFound, StoreBusy
+from specchat.images.image import Image
 from specchat.system.private_files import FOLDERS
 
 UNDO_SECONDS = 24 * 3600.0
@@ -48,6 +50,9 @@ REMOVE_OLD_STEPS = (
     " SUM(LENGTH(data)) OVER (ORDER BY message DESC) AS total FROM steps) WHERE total > ?)"
 )
 """Keeps the steps of the newest answers, up to a number of bytes."""
+
+REMOVE_IMAGES = "DELETE FROM image WHERE digest NOT IN (SELECT digest FROM shown)"
+"""Removes the images that no message shows any more."""
 
 ADD_STEPS = "INSERT INTO steps (message, target, data) SELECT id, ?, ? FROM message WHERE id = ?"
 
@@ -173,6 +178,7 @@ class Store(Database, AbstractContextManager["Store"]):
                 database.execute("DELETE FROM conversation WHERE deleted <= ?", (before,)).rowcount,
             ]
             database.execute(REMOVE_OLD_STEPS, (MAX_TOTAL_BYTES,))
+            database.execute(REMOVE_IMAGES)
         if any(removed):
             delete_memories()  # they hold what models read of these messages
 
@@ -180,8 +186,13 @@ class Store(Database, AbstractContextManager["Store"]):
 
     def tree(self, conversation: int) -> Tree:
         """Return all messages of a conversation."""
-        rows = self.rows(MESSAGES + " WHERE conversation = ? AND deleted IS NULL", (conversation,))
-        return Tree(map(message_of, rows))
+        of_conversation = " WHERE conversation = ? AND deleted IS NULL"
+        images = dict[int, list[Image]]()
+        query = f"{IMAGES}{of_conversation} ORDER BY message, place"
+        for message, name, data in self.rows(query, (conversation,)):
+            images.setdefault(message, []).append(Image(data, name))
+        rows = self.rows(MESSAGES + of_conversation, (conversation,))
+        return Tree(message_of(row, images.get(row[0], ())) for row in rows)
 
     def add(
         self,
@@ -195,6 +206,7 @@ class Store(Database, AbstractContextManager["Store"]):
         tool_calls: Sequence[ToolCall] = (),
         mark: Mark = "",
         schema: str = "",
+        images: Sequence[Image] = (),
     ) -> Message:
         """Add a message below its parent and make it the end of the current branch."""
         now, text, reasoning = time(), storable(text), storable(reasoning)
@@ -212,6 +224,12 @@ class Store(Database, AbstractContextManager["Store"]):
                 " mark, schema) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (*values, mark, schema),
             ).lastrowid
+            for place, image in enumerate(images):
+                digest, name = image.digest.hex(), storable(image.name)
+                database.execute("INSERT OR IGNORE INTO image VALUES (?, ?)", (digest, image.data))
+                database.execute(
+                    "INSERT INTO shown VALUES (?, ?, ?, ?)", (row, place, name, digest)
+                )
             database.execute(
                 "UPDATE conversation SET leaf = ?, changed = ?,"
                 " title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
@@ -228,6 +246,7 @@ class Store(Database, AbstractContextManager["Store"]):
             tool_calls=calls,
             mark=mark,
             schema=schema,
+            images=tuple(images),
         )
 
     def mark(self, message: int, mark: Mark) -> None:

@@ -3,6 +3,8 @@
 import codecs
 import re
 
+from specchat.images.image import type_of
+
 BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
@@ -15,8 +17,6 @@ UTF_16 = re.compile(rb"(?:[^\0]\0){4}|(?:\0[^\0]){4}")
 NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 """Control characters, with which a guess of the encoding is wrong."""
 GUESSED = {"cp1252", "utf-16-le", "utf-16-be"}
-PICTURES = (b"\x89PNG", b"\xff\xd8\xff")
-"""How PNG and JPEG begin, which could be taken for Windows-1252 where they are cut."""
 LARGEST_FILE = 512 * 1024
 """The most bytes of a file to attach."""
 NAMES = {"utf-16-le": "UTF-16", "utf-16-be": "UTF-16", "utf-16": "UTF-16", "utf-32": "UTF-32"}
@@ -28,7 +28,7 @@ def decoded(content: bytes) -> tuple[str, str]:
     What is neither Unicode nor binary is taken for Windows-1252, which holds Latin-1. Raises
     ValueError for anything that is no text.
     """
-    if content.startswith(PICTURES):
+    if type_of(content):  # cut, one could be taken for Windows-1252
         raise ValueError("no text")
     marked = (name for mark, name in BYTE_ORDER_MARKS.items() if content.startswith(mark))
     encoding = next(marked, "")

@@ -14,7 +14,7 @@ from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
 from specchat.catalogue.fit import recommend, size_of_pair
 from specchat.chat.text_files import decoded
 from specchat.cli import pull
-from specchat.cli.image_arguments import images_of, with_images
+from specchat.cli.image_arguments import images_of
 from specchat.cli.model_arguments import (
     DEMO_NOTICE,
     asked,
@@ -41,6 +41,7 @@ from specchat.decoding.chunk import Chunk, Piece, ToolCall, pieces_of
 from specchat.drafter_registry import TARGET
 from specchat.engine.api import Engine
 from specchat.errors import InvalidOption
+from specchat.images.image import with_images
 from specchat.planning.device import find_machine
 from specchat.safe_text import harmless
 from specchat.structured.structure import Structure

@@ -9,7 +9,7 @@ from pathlib import Path
 from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, table_of
 from specchat.chat.conversation import Conversation, Message, with_attachments
 from specchat.chat.draft import forget_drafts
-from specchat.chat.export import EXPORTS, as_json, date_text, write_export
+from specchat.chat.export import EXPORTS, as_json, date_text, image_line, write_export
 from specchat.chat.store import Store, default_path
 from specchat.cli.terminal import (
     confirm,
@@ -99,6 +99,7 @@ def _message_lines(message: Message, *, with_reasoning: bool) -> list[str]:
         heading = f"{FAINT}Reasoning:{PLAIN}" if has_colours() else "Reasoning:"
         lines += [heading, harmless(message.reasoning), ""]
     lines.append(f"{NAMES[message.role]}:")
+    lines += [harmless(image_line(image)) for image in message.images]
     if text := with_attachments(message.text, message.attachments):
         lines.append(harmless(text))
     lines += [

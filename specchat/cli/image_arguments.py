@@ -28,11 +28,6 @@ def images_of(arguments: argparse.Namespace) -> list[Image]:
     return [Image(_bytes_of(name), Path(name).name) for name in names]
 
 
-def with_images(text: str, images: Sequence[Image]) -> str:
-    """Return a question that begins with images, as models are trained."""
-    return "".join(map(str, images)) + text
-
-
 def _bytes_of(name: str) -> bytes:
     from specchat.catalogue.model_lookup import typed_path
 

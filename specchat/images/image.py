@@ -6,6 +6,13 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+BEGINNINGS = {
+    "image/png": re.compile(rb"\x89PNG"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+}
+"""How files of each type begin."""
 MARK = "zqimage{}qz"
 """ASCII letters and digits, so that it survives chat templates; random, so that only whoever has
 the image can write it."""
@@ -34,6 +41,16 @@ class Image:
 
     def __str__(self) -> str:
         return self.mark
+
+
+def type_of(content: bytes) -> str:
+    """Return the media type that bytes begin as, "" if they begin as no image."""
+    return next((name for name, begin in BEGINNINGS.items() if begin.match(content)), "")
+
+
+def with_images(text: str, images: Sequence[Image]) -> str:
+    """Return a question that begins with images, as models are trained."""
+    return "".join(map(str, images)) + text
 
 
 def parted(text: str, images: Sequence[Image]) -> Iterator[str | Image]:

@@ -1,0 +1,144 @@
+"""Images of questions: stored once, exported, and gone with the last conversation that has them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from image_files import image
+from specchat.chat.export import as_html, as_json, as_markdown
+from specchat.chat.store import Store
+from specchat.errors import StoreBusy
+from specchat.images.image import Image
+
+CAT, DOG = replace(image(1), name="cat.png"), replace(image(2), name="dog <b>.png")
+PAGE = 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the path of a store."""
+    return tmp_path / "data" / "history.db"
+
+
+def stored(path: Path) -> list[bytes]:
+    """Return the files of images in a store, in order of their bytes."""
+    with closing(sqlite3.connect(path)) as database:
+        return sorted(data for (data,) in database.execute("SELECT data FROM image"))
+
+
+def test_messages_keep_their_images_in_order(path: Path) -> None:
+    """In every branch; a file that is shown twice is stored once."""
+    with Store(path) as store:
+        number = store.begin().id
+        asked = store.add(number, "user", "@cat.png", images=[CAT, DOG, CAT])
+        answer = store.add(number, "assistant", "A cat.", asked.id)
+        store.add(number, "user", "@dog.png", None, images=[DOG])
+        assert asked.images == (CAT, DOG, CAT)
+        tree = store.tree(number)
+    assert [each.images for each in tree.values()] == [(CAT, DOG, CAT), (), (DOG,)]
+    assert [each.name for each in tree.images(answer.id)] == [CAT.name, DOG.name, CAT.name]
+    assert stored(path) == sorted([CAT.data, DOG.data])
+
+
+def test_turns_have_the_marks_of_their_images() -> None:
+    """Before the text; each message has marks of its own."""
+    with Store(None) as store:
+        number = store.begin().id
+        first = store.add(number, "user", "What is it?", images=[CAT, DOG])
+        second = store.add(number, "assistant", "A cat.", first.id)
+        third = store.add(number, "user", "And it?", second.id, images=[CAT])
+        tree = store.tree(number)
+    before, after = tree[first.id].images, tree[third.id].images
+    turns = [turn["content"] for turn in tree.turns(third.id)]
+    assert turns == [f"{before[0]}{before[1]}What is it?", "A cat.", f"{after[0]}And it?"]
+    assert tree.images(third.id) == [*before, *after]
+    assert len({each.mark for each in tree.images(third.id)}) == 3
+
+
+def test_images_go_with_the_last_conversation_that_has_them(path: Path) -> None:
+    """For good once it is purged; until then it can be restored."""
+    with Store(path) as store:
+        both, one = store.begin().id, store.begin().id
+        question = store.add(both, "user", "@cat @dog", images=[CAT, DOG])
+        store.add(one, "user", "@cat", images=[CAT])
+        store.delete_messages([question.id])
+        store.purge()
+        store.delete_messages([question.id], undo=True)
+        assert store.tree(both)[question.id].images == (CAT, DOG)
+        store.delete(both)
+        store.purge(0.0)
+        assert stored(path) == [CAT.data]
+        store.delete(one)
+        store.purge(0.0)
+    assert stored(path) == []
+
+
+def test_searches_and_titles_know_only_the_text(path: Path) -> None:
+    """Not the names of images, nor what is in them."""
+    with Store(path) as store:
+        number = store.begin().id
+        store.add(number, "user", "What is it?", images=[CAT])
+        assert store.conversation(number).title == "What is it?"
+        assert store.search("cat") == store.search("PNG") == []
+        assert len(store.search("what")) == 1
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_of_an_older_version_takes_images(path: Path, version: int) -> None:
+    """It had no tables for them; what it has stays."""
+    with Store(path) as store:
+        number = store.begin().id
+        asked = store.add(number, "user", "Before")
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("DROP TABLE shown; DROP TABLE image")
+        database.execute(f"PRAGMA user_version = {version}")
+    for _ in range(2):
+        with Store(path) as store:
+            assert store.notice == ""
+            store.add(number, "user", "@cat.png", asked.id, images=[CAT])
+            assert [each.images for each in store.tree(number).values()][:2] == [(), (CAT,)]
+
+
+def test_a_damaged_file_loses_only_the_images_that_were_damaged(path: Path) -> None:
+    """What is left of the others is recovered with its message."""
+    large = Image(bytes(range(256)) * 400, "large.png")
+    with Store(path) as store:
+        number = store.begin().id
+        for picture in (CAT, large, DOG):
+            store.add(number, "user", picture.name, images=[picture])
+    content = bytearray(path.read_bytes())
+    middle = content.index(bytes(range(256)) * 12) // PAGE + 1
+    content[middle * PAGE : (middle + 1) * PAGE] = b"\xff" * PAGE
+    path.write_bytes(content)
+    with Store(path) as store:
+        with pytest.raises(StoreBusy, match="were recovered"):
+            store.tree(number)
+        found = {each.text: each.images for each in store.tree(number).values()}
+    assert found == {CAT.name: (CAT,), DOG.name: (DOG,), "large.png": ()}
+
+
+def test_exports_have_images() -> None:
+    """JSON and HTML have the files, Markdown names them; names are text."""
+    with Store(None) as store:
+        number = store.begin().id
+        store.add(number, "user", "What is it?", images=[CAT, DOG])
+        asked = store.conversation(number), store.tree(number)
+    files = [base64.b64encode(each.data).decode() for each in (CAT, DOG)]
+    page = as_html(*asked)
+    assert all(f'src="data:image/png;base64,{file}"' in page for file in files)
+    assert 'alt="dog &lt;b&gt;.png"' in page
+    assert "default-src 'none'; img-src data:" in page
+    found = json.loads(as_json(*asked))["messages"][0]["images"]
+    assert found == [
+        {"name": each.name, "data": data} for each, data in zip((CAT, DOG), files, strict=True)
+    ]
+    text = as_markdown(*asked)
+    assert "\n*Image: cat.png (12.4 kB)*\n" in text
+    assert "\n*Image: dog <b>.png (12.4 kB)*\n\nWhat is it?\n" in text
