@@ -12,7 +12,7 @@ from typing import cast
 from specchat.cli.model_arguments import show_loading
 from specchat.drafter_registry import PLAIN
 from specchat.engine.api import Engine, Loading
-from specchat.errors import SpecchatError
+from specchat.errors import ModelWontLoad, SpecchatError, WorkerUnavailable
 from specchat.gguf.model_files import read_pair
 from specchat.llama.child_process import ask_for_build
 from specchat.options.declarations import CacheType
@@ -56,11 +56,11 @@ class PlacementTuning:
 
     `timed` has what was measured, also where Ctrl+C or an error ended it, and `failed` why other
     ways could not be; both are empty if there is only one. Plans take the way that is `used` from
-    then on, which may be one that was not timed yet.
+    then on, which may be one that was not timed.
     """
 
     timed: list[Timed] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
     used: str = ""
 
     def run(self, loading: Loading) -> None:
@@ -70,44 +70,41 @@ class PlacementTuning:
         try:
             devices = devices_now(loading)
         except SpecchatError as error:  # a worker is gone, for instance
-            self.failed.append(str(error))
+            self.failed["placement"] = str(error)
             return
         planner = planner_here(sizes, of_draft, devices, loading)
         plans, steps = planner.near(NEAR), dict[str, MeasuredStep]()
-
-        def keep(*, is_complete: bool) -> None:
+        for plan in plans if len(plans) > 1 else ():
             try:
-                keep_steps(sizes, of_draft, planner.gpus, steps, is_complete=is_complete)
-            except OSError as error:
-                raise SpecchatError(f"cannot write {times_path()}: {error.strerror}") from None
-
-        try:
-            for plan in plans if len(plans) > 1 else ():
+                timed = _timed(_placed(loading, plan), plan)
+            except SpecchatError as error:
+                self.failed[plan.way] = str(error)
+                if isinstance(error, WorkerUnavailable) or not isinstance(error, ModelWontLoad):
+                    continue  # which says nothing of this way
+                step_s = NEVER
+            else:
+                self.timed.append(timed)
+                step_s = timed.step_s
+            steps[plan.way] = MeasuredStep(step_s, planner.step_reads(plan))
+            if self.timed:
+                is_complete = len(steps) == len(plans)
                 try:
-                    timed = _timed(_placed(loading, plan), plan)
-                except SpecchatError as error:
-                    self.failed.append(str(error))
-                    step_s = NEVER
-                else:
-                    self.timed.append(timed)
-                    step_s = timed.step_s
-                steps[plan.way] = MeasuredStep(step_s, planner.step_reads(plan))
-                keep(is_complete=False)
-            if steps:
-                keep(is_complete=True)
-        finally:
-            if steps:
+                    keep_steps(sizes, of_draft, planner.gpus, steps, is_complete=is_complete)
+                except OSError as error:
+                    raise SpecchatError(f"cannot write {times_path()}: {error.strerror}") from None
                 self.used = planner_here(sizes, of_draft, devices, loading).first().way
 
     def lines(self) -> Iterator[str]:
         """Yield what was measured, the quickest first, and why other ways could not be."""
+        known = dict[str, str]()
         for each in sorted(self.timed, key=lambda each: each.step_s):
             rates = rate_text(each.tokens_per_second), rate_text(each.prompt_tokens_per_second)
-            use = "used from now on: " if each.way == self.used else ""
-            yield f"{use}{each.placement}: {rates[0]}, prompts {rates[1]}"
-        if self.used not in {"", *(each.way for each in self.timed)}:
-            yield f"used from now on, not timed yet: {self.used}"
-        yield from (f"placement not timed: {reason}" for reason in self.failed)
+            known[each.way] = f"{each.placement}: {rates[0]}, prompts {rates[1]}"
+        known |= {way: f"{way}: not timed, {reason}" for way, reason in self.failed.items()}
+        if self.used:
+            known.setdefault(self.used, f"{self.used}: not timed yet")
+        for way, line in known.items():
+            yield f"used from now on: {line}" if way == self.used else line
 
 
 def devices_now(loading: Loading) -> list[Device]:

@@ -16,7 +16,7 @@ from specchat.cli import placement_tuning
 from specchat.cli import tune as tune_command
 from specchat.cli.placement_tuning import PlacementTuning, devices_now
 from specchat.engine.api import Loading
-from specchat.errors import OutOfMemory
+from specchat.errors import EngineFailed, OutOfMemory, SpecchatError, WorkerUnavailable
 from specchat.gguf.reader import read_header
 from specchat.llama.child_process import BuildReport, ChildResult
 from specchat.llama.rpc_library import find_rpc
@@ -34,6 +34,10 @@ pytestmark = pytest.mark.skipif(
     find_rpc() is None, reason="this llama.cpp was built without its RPC backend"
 )
 CONTEXT = 1024
+CARD = [
+    Device("CPU", "", "cpu", 2**36, 2**36),
+    Device("CUDA0", "a card", "gpu", 2**33, 2**33),
+]
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +119,7 @@ def test_placements_are_named_and_one_that_fails_is_left_out(
     monkeypatch.setattr(placement_tuning, "_timed", fails_with_experts)
     printed, _ = tune(target, worker)
     assert "layers of the target on the worker, context 1024" in printed
-    assert "placement not timed: there is no memory for it" in printed
+    assert ": not timed, there is no memory for it\n" in printed
     (steps,) = json.loads(times_path().read_text("utf-8"))["placements"].values()
     failed = {way for way, step in steps.items() if step["seconds"] == NEVER}
     assert {each.partition(",")[0] for each in steps.keys() - failed} == {"layers"}
@@ -191,24 +195,77 @@ def test_what_was_timed_is_printed_whatever_ends_it(
     used = [line for line in printed.splitlines() if line.startswith("used from now on")]
     now = way(target, worker)
     is_timed = now == done[0].way
-    named = f": {done[0].placement}: " if is_timed else f", not timed yet: {now}"
+    named = f": {done[0].placement}: " if is_timed else f": {now}: not timed yet"
     assert len(used) == 1
     assert used[0].startswith(f"used from now on{named}")
 
 
-def test_the_way_that_is_named_as_used_is_the_one_that_plans_take(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A little time does not buy half of the context; after an interruption none is named."""
+@pytest.fixture
+def mixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loading:
+    """How to load a large mixture without weights, which a card of 8 GiB can hold in several ways.
+
+    Nothing was measured yet.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (model,) = [each for each in MODELS if each.name == "Qwen3 30B-A3B"]
-    loading = Loading(write_header(tmp_path, model))
-    devices = [
-        Device("CPU", "", "cpu", 2**36, 2**36),
-        Device("CUDA0", "a card", "gpu", 2**33, 2**33),
-    ]
-    monkeypatch.setattr(placement_tuning, "devices_now", lambda _: devices)
+    monkeypatch.setattr(placement_tuning, "devices_now", lambda _: CARD)
     monkeypatch.setattr(placement_tuning, "NEAR", 100.0)
+    return Loading(write_header(tmp_path, model))
+
+
+def first_way(loading: Loading) -> str:
+    """Return the way of the next plan."""
+    return planner_here(Sizes(read_header(loading.target)), None, CARD, loading).first().way
+
+
+@pytest.mark.parametrize("error", [WorkerUnavailable, EngineFailed])
+def test_only_a_placement_that_will_not_load_is_avoided(
+    error: type[SpecchatError], mixture: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost worker says nothing of the placement: it may be the one that is used from then on."""
+    best = first_way(mixture)
+
+    def timed(_: Loading, plan: Plan) -> placement_tuning.Timed:
+        if plan.way == best:
+            raise error("gone")
+        if "4096" in plan.way:
+            raise OutOfMemory("too large")
+        return placement_tuning.Timed(plan.way, plan.way, 0.05, 20.0, 100.0)
+
+    monkeypatch.setattr(placement_tuning, "_timed", timed)
+    tuning = PlacementTuning()
+    tuning.run(mixture)
+    (steps,) = json.loads(times_path().read_text("utf-8"))["placements"].values()
+    assert best not in steps
+    assert [way for way, step in steps.items() if step["seconds"] == NEVER] == [
+        way for way, reason in tuning.failed.items() if reason == "too large"
+    ]
+    assert tuning.used == first_way(mixture) == best
+    used = [line for line in tuning.lines() if line.startswith("used from now on: ")]
+    assert used == [f"used from now on: {best}: not timed, gone"]
+    assert "not timed yet" not in "".join(tuning.lines())
+
+
+def test_nothing_is_kept_if_no_placement_could_be_timed(
+    mixture: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans stay as they were, also where all of them failed to load."""
+
+    def fails(*_: object) -> placement_tuning.Timed:
+        raise OutOfMemory("too large")
+
+    monkeypatch.setattr(placement_tuning, "_timed", fails)
+    tuning = PlacementTuning()
+    tuning.run(mixture)
+    assert not times_path().exists()
+    assert len(tuning.failed) > 1
+    assert list(tuning.lines()) == [f"{way}: not timed, too large" for way in tuning.failed]
+
+
+def test_the_way_that_is_named_as_used_is_the_one_that_plans_take(
+    mixture: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A little time does not buy half of the context; after an interruption none is named."""
 
     def timed(_: Loading, plan: Plan) -> placement_tuning.Timed:
         step_s = 0.02 + 0.001 * (plan.ctx > 4096) + 0.01 * ("experts" not in plan.way)
@@ -216,13 +273,12 @@ def test_the_way_that_is_named_as_used_is_the_one_that_plans_take(
 
     monkeypatch.setattr(placement_tuning, "_timed", timed)
     tuning = PlacementTuning()
-    tuning.run(loading)
-    made = planner_here(Sizes(read_header(loading.target)), None, devices, loading).first()
+    tuning.run(mixture)
     first, *_ = tuning.lines()
-    assert tuning.used == made.way == "experts, no draft, context 8192 in f16"
+    assert tuning.used == first_way(mixture) == "experts, no draft, context 8192 in f16"
     assert first.startswith("experts, no draft, context 4096 ")
     assert [line for line in tuning.lines() if line.startswith("used from now on: ")] == [
-        f"used from now on: {made.way}: 47.6 tokens/s, prompts 100.0 tokens/s"
+        f"used from now on: {tuning.used}: 47.6 tokens/s, prompts 100.0 tokens/s"
     ]
 
     def interrupted(*_: object) -> placement_tuning.Timed:
@@ -231,5 +287,5 @@ def test_the_way_that_is_named_as_used_is_the_one_that_plans_take(
     monkeypatch.setattr(placement_tuning, "_timed", interrupted)
     stopped = PlacementTuning()
     with pytest.raises(KeyboardInterrupt):
-        stopped.run(loading)
+        stopped.run(mixture)
     assert not list(stopped.lines())
