@@ -170,7 +170,8 @@ def _add_others(parser: Parser, commands: Commands) -> None:
     _command(commands, "update", "show how to update specchat; asks no network")
     named = ("ask", "list", "show", "doctor", "check", "bench", "race", "tune", "derive", "update")
     for name in named:
-        _add_flag(commands.choices[name], "--json", JSON)
+        each = " for each pair, one a line" if name == "bench" else ""
+        _add_flag(commands.choices[name], "--json", f"{JSON}{each}")
     for name in ("ask", "check", "bench", "race"):
         _add_save_as(commands.choices[name])
 

@@ -29,6 +29,7 @@ from specchat.cli.model_arguments import (
     stopping_on_interrupt,
 )
 from specchat.cli.served_report import ServedReport
+from specchat.cli.server_argument import is_connected
 from specchat.cli.terminal import (
     DONE,
     INTERRUPTED,
@@ -63,33 +64,50 @@ def run(arguments: argparse.Namespace) -> int:
     plan = _plan(arguments, arm)
     named: list[str] | str | None = arguments.pair
     names = named if isinstance(named, list) else [named]  # the settings hold a single name
+    card, plot = _outputs(arguments, has_many=len(names) > 1)
+    answerers, races, all_kept = list[Answerer](), list[Race](), list[KeptRuns]()
+    for arguments.pair in names:  # all of them before any is measured
+        answerers.append(chosen_answerer(arguments))
+    is_done, saved = False, ""
+    try:
+        for place, answerer in enumerate(answerers):
+            if place and not arguments.json:
+                print()
+            with open_answerer(arguments, answerer, arm.drafter) as engine:
+                kept = _kept(arguments, answerer, plan, engine.facts.target)
+                all_kept += filter(None, [kept])
+                report, is_complete = _bench(arguments, answerer, engine, plan, plot, kept)
+                if not is_complete:
+                    return INTERRUPTED
+                if card and report:
+                    races += _races(answerer, engine, plan, report)
+            if card and races:  # at once: whatever ends a later pair takes nothing back
+                write_export(card, ENDINGS[card.suffix](races), overwrite=True)
+                saved = f"saved to {card}"
+        is_done = True
+    finally:
+        if saved:
+            say(saved)
+        if all_kept and not is_done:
+            say("the same command continues where this was stopped")
+    for kept in all_kept:
+        kept.delete()
+    if card and not races:
+        raise SpecchatError(f"{card.name} was not saved, because nothing could be raced")
+    return DONE
+
+
+def _outputs(arguments: argparse.Namespace, *, has_many: bool) -> tuple[Path | None, Path | None]:
+    """Return the paths of the card and of the plot. Raises InvalidOption, before any loading."""
     card = card_path(arguments.save) if arguments.save else None
     plot = output_path(arguments.plot, (".svg", ".png")) if arguments.plot else None
-    if plot and len(names) > 1:
+    if card and is_connected(arguments):
+        raise InvalidOption("--save races pairs on this machine: leave it or --connect out")
+    if plot and has_many:
         raise InvalidOption("--plot draws a single pair: leave the others out, or use --save")
     if plot and plot.suffix == ".png" and shutil.which("rsvg-convert") is None:
         raise InvalidOption(f"{plot}: install rsvg-convert for PNG, or name a .svg file")
-    answerers, races = list[Answerer](), list[Race]()
-    for arguments.pair in names:  # all of them before any is measured
-        answerers.append(chosen_answerer(arguments))
-    for place, answerer in enumerate(answerers):
-        if place and not arguments.json:
-            print()
-        with open_answerer(arguments, answerer, arm.drafter) as engine:
-            report, is_complete = _bench(arguments, answerer, engine, plan, plot)
-            if not is_complete:
-                return INTERRUPTED
-            try:
-                races += [_race(engine, plan, report)] if card and report else []
-            except Cancelled:
-                raise
-            except SpecchatError as error:
-                say(f"{answerer.name} is not on the card: {error}")
-    if card and not races:
-        raise SpecchatError(f"{card.name} was not saved, because nothing could be raced")
-    if card:
-        say(f"saved to {write_export(card, ENDINGS[card.suffix](races), overwrite=True)}")
-    return DONE
+    return card, plot
 
 
 def _bench(
@@ -98,6 +116,7 @@ def _bench(
     engine: Engine,
     plan: BenchmarkPlan,
     plot: Path | None,
+    kept: KeptRuns | None,
 ) -> tuple["_Report | None", bool]:
     """Measure a pair and print the results.
 
@@ -106,14 +125,7 @@ def _bench(
     (arm,) = plan.arms
     if not engine.facts.chooses_drafter:
         plan = replace(plan, has_plain=False)
-    kept = None
-    if arguments.spec_bench:
-        kept = _kept(arguments, answerer, plan, engine.facts.target)
     results, report = run_benchmark(engine, plan, kept), None
-    if kept and results.is_complete:
-        kept.delete()
-    elif kept:
-        say("the same command continues where this was stopped")
     if not plan.has_plain and results.runs:
         served = ServedReport(engine.facts, arm, results)
         print_result(arguments, served.as_record(), list(served.lines()))
@@ -132,15 +144,26 @@ def _bench(
     return report, results.is_complete
 
 
-def _race(engine: Engine, plan: BenchmarkPlan, report: "_Report") -> Race:
-    """Race the answer to the first prompt that was measured, on which all pairs agree."""
+def _races(
+    answerer: Answerer, engine: Engine, plan: BenchmarkPlan, report: "_Report"
+) -> list[Race]:
+    """Return the race of the answer to the first prompt measured, which is the same for all pairs.
+
+    Say why if it cannot be raced. Raises Cancelled.
+    """
     (arm,) = plan.arms
     options = asdict(arm) | {"temperature": plan.temperatures[0], "max_tokens": plan.max_tokens}
     messages: list[ChatMessage] = [{"role": "user", "content": plan.tasks[0].prompts[0][0]}]
-    with stopping_on_interrupt(engine.stop) as is_stopped:
-        race = run_race(engine, messages, options, lambda _: None, show_line, is_stopped)
-    show_line()
-    return replace(race, benchmark=report.summary())
+    try:
+        with stopping_on_interrupt(engine.stop) as is_stopped:
+            race = run_race(engine, messages, options, lambda _: None, show_line, is_stopped)
+        show_line()
+        return [replace(race, benchmark=report.summary())]
+    except Cancelled:
+        raise
+    except SpecchatError as error:
+        say(f"{answerer.name} is not on the card: {error}")
+        return []
 
 
 def run_benchmark(engine: Engine, plan: BenchmarkPlan, kept: KeptRuns | None = None) -> Results:
@@ -187,8 +210,13 @@ def _plan(arguments: argparse.Namespace, arm: Arm) -> BenchmarkPlan:
 
 def _kept(
     arguments: argparse.Namespace, answerer: Answerer, plan: BenchmarkPlan, target: str
-) -> KeptRuns:
-    """Return what was measured before in the same way, of the same files and prompts."""
+) -> KeptRuns | None:
+    """Return what was measured before in the same way, of the same files and prompts.
+
+    Only for Spec-Bench, which takes hours: None otherwise.
+    """
+    if not arguments.spec_bench:
+        return None
     subject: dict[str, Any] = {"version": __version__, "machine": machine_record()}
     subject |= {"arms": [asdict(arm) for arm in plan.arms], "max_tokens": plan.max_tokens}
     subject |= {"limit": arguments.limit, "temperatures": list(plan.temperatures)}

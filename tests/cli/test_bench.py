@@ -8,20 +8,22 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Generator
-from contextlib import nullcontext
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.fake_engine import FakeEngine
+from bench.race_script import race_of
 from conftest import WriteModel
 from in_process import say_here
 from specchat.bench.race_record import Race
 from specchat.bench.tasks import TASKS
 from specchat.cli import main
 from specchat.cli.arguments import BENCH_TASKS
+from specchat.errors import EngineFailed
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
 from specchat.sharing import process_engine
@@ -108,6 +110,53 @@ def test_a_pair_that_cannot_be_raced_is_left_out(
     assert "demo is not on the card: no race: this pair cannot speculate" in error
     assert "models.svg was not saved" in error
     assert not card.exists()
+
+
+@pytest.mark.parametrize(("end", "code"), [(EngineFailed("gone"), 1), (KeyboardInterrupt(), 130)])
+def test_what_ends_a_later_pair_takes_nothing_back(
+    end: BaseException, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The card has the first pair's race, and its answers are not measured again."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (prompts := tmp_path / "prompts.jsonl").write_text(
+        '{"category": "chat", "turns": ["Hi"]}\n', "utf-8"
+    )
+    ends: list[BaseException | None] = [None, end]
+    engines = list[FakeEngine]()
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[FakeEngine]:
+        if error := ends.pop(0):
+            raise error
+        engines.append(FakeEngine())
+        yield engines[-1]
+
+    monkeypatch.setattr("specchat.cli.bench.open_answerer", opened)
+    monkeypatch.setattr("specchat.cli.bench.run_race", lambda *_: race_of())
+    card = tmp_path / "models.json"
+    command = ["bench", *("--pair", "demo") * 2, "--spec-bench", str(prompts), "--save", str(card)]
+
+    assert main(command) == code
+    shown = capsys.readouterr()
+    assert "\nchat " in shown.out
+    assert f"saved to {card}\nthe same command continues where this was stopped\n" in shown.err
+    (line,) = card.read_text("utf-8").splitlines()
+    assert Race.of_record(json.loads(line))
+
+    ends += [None, None]
+    assert main(command) == 0
+    shown = capsys.readouterr()
+    assert "resuming after 1 comparisons" in shown.err
+    assert [len(engine.asked) for engine in engines] == [3, 1, 1]
+    assert len(card.read_text("utf-8").splitlines()) == 2
+    assert not list((tmp_path / "state").rglob("*.jsonl"))
+
+
+def test_a_card_is_of_pairs_on_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused before anything is asked of the server."""
+    assert main(["bench", "--connect", "http://127.0.0.1:9", "--save", "models.svg"]) == 2
+    assert "--save races pairs on this machine" in capsys.readouterr().err
 
 
 def test_a_chart_is_of_one_pair(capsys: pytest.CaptureFixture[str]) -> None:
