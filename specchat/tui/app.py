@@ -189,12 +189,12 @@ class ChatApp(App[None]):
         self.state.idle.watch()
         self.state.unsent.begin(self._composer.restore)
         self.run_worker(self._prepare_actions(), group="offers")
+        gc.freeze()  # otherwise a full collection freezes the screen for 90 ms
+        gc.enable()
 
     async def _prepare_actions(self) -> None:
         """Import what commands do in a thread, as it takes 90 ms; then look for pairs to offer."""
         await asyncio.to_thread(_import_actions)
-        gc.freeze()  # otherwise a full collection freezes the screen for 90 ms
-        gc.enable()
         await self.actions.hints.find_first_pairs()
 
     def on_resize(self, event: Resize) -> None:

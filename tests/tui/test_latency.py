@@ -198,7 +198,8 @@ async def test_what_can_wait_begins_after_the_first_screen(monkeypatch: pytest.M
     gc.disable()  # as the command that opens the chat does
     try:
         async with app.run_test() as pilot:
-            await until(pilot, lambda: script.num_loads == 1 and gc.isenabled())
+            await until(pilot, lambda: script.num_loads == 1)
+            assert gc.isenabled()
     finally:
         gc.enable()
     assert events.index("drawn") < events.index("begun")
