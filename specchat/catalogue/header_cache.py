@@ -20,7 +20,7 @@ from specchat.gguf.unfinished_file import why_unwritten
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
 from specchat.system.private_files import FOLDERS, read_json, write_json
 
-FORMAT = 4
+FORMAT = 5
 """The cache file's version: raise it when a header gives other facts, so all are read again."""
 MAX_MODELS = 4000
 MAX_NAME_LENGTH = 200
@@ -31,15 +31,16 @@ class HeaderFacts:
     """The cached facts of a header; `vocabulary` is None until it is needed.
 
     `active_share` is the share of a mixture's experts that a token uses, 1 for other models.
-    `has_head` is true if the model has a prediction head that specchat can use, `is_head` if the
-    file holds one without its model. `origin` is a derived draft's record, `requantised` that of a
-    file that was made from another one.
+    `width` is that of the states between its layers. `has_head` is true if the model has a
+    prediction head that specchat can use, `is_head` if the file holds one without its model.
+    `origin` is a derived draft's record, `requantised` that of a file that was made from another.
     """
 
     kind: Purpose
     architecture: str = ""
     name: str = ""
     active_share: float = 1.0
+    width: int = 0
     has_head: bool = False
     is_head: bool = False
     origin: DraftOrigin | None = None
@@ -117,6 +118,7 @@ def _read_facts(path: Path) -> HeaderFacts:
         architecture=header.text("general.architecture"),
         name=header.text("general.name")[:MAX_NAME_LENGTH],
         active_share=header.active_share,
+        width=header.own("embedding_length"),
         has_head=not is_head and why_no_head(header) is None,
         is_head=is_head,
         origin=origin_of(header),

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -37,6 +37,7 @@ OLLAMA_HOSTS = ("registry.ollama.ai", "ollama.com")
 """Models from these hosts are named without the host, those in `library` without the namespace."""
 MANIFEST_LIST = "application/vnd.ollama.manifest.list.v2+json"
 MODEL_LAYER = "application/vnd.ollama.image.model"
+PROJECTOR_LAYER = "application/vnd.ollama.image.projector"
 RUNNERS = ("ollama", "llamacpp", "ggml", "")
 DIGEST = re.compile(r"sha256[:-][0-9a-f]{64}", re.IGNORECASE)
 OLLAMA_NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
@@ -231,12 +232,25 @@ def _in_ollama(folder: Path) -> Iterator[tuple[str, Path]]:
     manifest may list others, one for each program that can run the model.
     """
     seen: set[str] = set()
-    paths = (path for tree in MANIFEST_TREES for path in sorted((folder / tree).glob("*/*/*/*")))
-    for path in islice(paths, MAX_MANIFESTS):
+    for path in _manifests(folder):
         name = _ollama_name(path)
-        if name and name not in seen and path.is_file() and (blob := _model_blob(folder, path)):
+        if name and name not in seen and path.is_file() and (blob := _layer(folder, path)):
             seen.add(name)
             yield name, blob
+
+
+def projectors_of_blob(blob: Path) -> Iterator[Path]:
+    """Yield the projectors that Ollama's manifests name beside a model, given by its blob."""
+    folder = blob.parent.parent
+    for path in _manifests(folder):
+        if path.is_file() and _layer(folder, path) == blob:
+            projector = _layer(folder, path, PROJECTOR_LAYER)
+            yield from [projector] if projector else []
+
+
+def _manifests(folder: Path) -> Iterator[Path]:
+    trees = (sorted((folder / tree).glob("*/*/*/*")) for tree in MANIFEST_TREES)
+    return islice(chain.from_iterable(trees), MAX_MANIFESTS)
 
 
 def _ollama_name(manifest: Path) -> str | None:
@@ -249,13 +263,13 @@ def _ollama_name(manifest: Path) -> str | None:
     return f"{model}:{tag}" if namespace == "library" else f"{namespace}/{model}:{tag}"
 
 
-def _model_blob(folder: Path, path: Path) -> Path | None:
-    """Return the GGUF file that a manifest names as the model."""
+def _layer(folder: Path, path: Path, media_type: str = MODEL_LAYER) -> Path | None:
+    """Return the GGUF file that a manifest names as the model, or as a layer of another type."""
     manifest = read_json(path, _Manifest, _Manifest())
     if manifest.media_type == MANIFEST_LIST:
         manifest = _for_llama_cpp(folder, manifest)
-    models = (layer for layer in manifest.layers or () if layer.media_type == MODEL_LAYER)
-    blob = _blob(folder, next(models, _Manifest()).digest)
+    layers = (layer for layer in manifest.layers or () if layer.media_type == media_type)
+    blob = _blob(folder, next(layers, _Manifest()).digest)
     return blob if blob and _is_gguf(blob) else None
 
 

@@ -14,13 +14,14 @@ from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
 from specchat.catalogue.fit import recommend, size_of_pair
 from specchat.chat.text_files import decoded
 from specchat.cli import pull
-from specchat.cli.image_arguments import images_of
+from specchat.cli.image_arguments import images_of, require_projector
 from specchat.cli.model_arguments import (
     DEMO_NOTICE,
     asked,
     chosen_answerer,
     is_demo,
     is_first_run,
+    loading_of,
     open_answerer,
     show_loading,
     stopping_on_interrupt,
@@ -61,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     answerer = chosen_answerer(arguments)
     structure = structure_of(arguments)
     images = images_of(arguments)
+    if images and answerer.pair:
+        require_projector(loading_of(arguments, answerer.pair))
     prompt = with_images(_prompt(arguments), images)
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)

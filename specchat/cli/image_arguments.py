@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from specchat.engine.api import Loading
 from specchat.errors import InvalidOption
 from specchat.images.image import Image
 
@@ -21,11 +22,16 @@ def images_of(arguments: argparse.Namespace) -> list[Image]:
     names: Sequence[str] = arguments.image
     if names and is_connected(arguments):
         raise InvalidOption("--image and --connect cannot be used together: load a model here")
-    if names and arguments.settings["model.projector"] is None:
-        raise InvalidOption(
-            "--image needs the file that makes images readable for the model: add --projector FILE"
-        )
     return [Image(_bytes_of(name), Path(name).name) for name in names]
+
+
+def require_projector(loading: Loading) -> None:
+    """Raise InvalidOption, before anything is loaded, if a model cannot read images."""
+    if loading.projector is None:
+        raise InvalidOption(
+            f"--image: no projector for {loading.target.name} is here: add --projector FILE, the"
+            " mmproj file of its repository"
+        )
 
 
 def _bytes_of(name: str) -> bytes:

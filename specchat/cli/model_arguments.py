@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.catalogue_file import DEMO
@@ -34,6 +35,7 @@ from specchat.formats.chat_message import ChatMessage
 from specchat.options.declarations import (
     AUTO_THINK,
     NO_DRAFT,
+    NO_PROJECTOR,
     GenerateOptions,
     LoadOptions,
     think_values,
@@ -155,13 +157,37 @@ def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -
         kind = kind_of_file(read_header(draft))
         draft = draft if may_use(drafter, kind.model_kind) else None
     of_pair: dict[str, Any] = {"head": may_use(drafter, "head")}
-    if projector := arguments.settings["model.projector"]:
-        from specchat.catalogue.model_lookup import typed_path
-
-        of_pair["projector"] = typed_path(str(projector)) or projector
+    of_pair["projector"] = _projector(arguments, pair)
     if "workers" not in arguments.settings.given_values(LoadOptions):
         of_pair["workers"] = pair.workers
     return Loading(pair.target, draft, **{**arguments.settings.values(LoadOptions), **of_pair})
+
+
+def _projector(arguments: argparse.Namespace, pair: Pair) -> Path | None:
+    """Return the projector for a pair: the one set, if it is for this model, else the one beside.
+
+    One that the command line names along with the pair must be for it, which loading checks.
+    """
+    from specchat.catalogue.projectors import is_for, projector_for
+
+    given = arguments.settings["model.projector"]
+    if given == NO_PROJECTOR:
+        return None
+    if given:
+        from specchat.catalogue.model_lookup import typed_path
+
+        path = typed_path(str(given)) or given
+        is_typed = arguments.settings.source("model.projector") == "command line"
+        if (is_typed and _names(arguments, pair)) or is_for(path, pair.target):
+            return Path(path)
+    return projector_for(pair.target)
+
+
+def _names(arguments: argparse.Namespace, pair: Pair) -> bool:
+    """Return True if the arguments name this pair's target."""
+    with suppress(SpecchatError):
+        return named_pair(arguments).target == pair.target
+    return False
 
 
 def generate_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from specchat.catalogue.known_heads import missing_head
 from specchat.catalogue.known_speed import KnownSpeed, known_speed
 from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.catalogue.pairs import file_of
+from specchat.catalogue.projectors import projector_for
 from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
 from specchat.errors import InvalidOption
@@ -50,7 +51,7 @@ About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]
 """Labels and texts; lines with an empty text are not shown."""
 
-NO_HEAD: About = {"head_cost": None, "missing_head": None}
+NO_PARTS: About = {"projector": None, "head_cost": None, "missing_head": None}
 MAX_TEXT_LENGTH = 200
 """The most characters to show of a metadata text; the chat template is printed in full."""
 MAX_ARRAY_LENGTH = 20
@@ -100,7 +101,7 @@ def _about_pair(entry: Entry, options: LoadOptions) -> dict[str, Any]:
         "states": _about_states(machine, options, *installed) if is_here else None,
         "passes": _about_speed(machine, *installed) if is_here else None,
         **(_about_exactness(paths[0]) if paths[0] else {"exact": {}, "exact_cost": {}}),
-        **(_about_head(machine, options, *installed) if is_here else NO_HEAD),
+        **(_about_parts(machine, options, *installed) if is_here else NO_PARTS),
         **models,
     }
 
@@ -117,7 +118,7 @@ def _about_file(path: Path, options: LoadOptions) -> dict[str, Any]:
         "states": _about_states(machine, options, path) if about["generates_text"] else None,
         "passes": _about_speed(machine, path) if about["generates_text"] else None,
         **_about_exactness(path),
-        **(_about_head(machine, options, path, *best) if about["generates_text"] else NO_HEAD),
+        **(_about_parts(machine, options, path, *best) if about["generates_text"] else NO_PARTS),
         "drafts": {
             "advice": drafts.advice,
             "fitting": [
@@ -138,16 +139,17 @@ def _why_chains(options: LoadOptions, target: Path, draft: Path | None = None) -
     return why_chains(layout_of(header), kind_of(of_draft) if of_draft else None, options)
 
 
-def _about_head(
+def _about_parts(
     machine: Machine, options: LoadOptions, target: Path, draft: Path | None = None
 ) -> dict[str, Any]:
-    """Return what a target's prediction head costs here, and the published one that it lacks."""
+    """Return a target's projector, what its head costs here, and the published one it lacks."""
     with HeaderCache() as cache:
         head = missing_head(target, cache)
-    cost = None
+    cost, options = None, replace(options, projector=projector_for(target))
     with suppress(InvalidOption):  # loading reports an option that the model cannot have
         cost = foresee(target, draft, options, machine).head
     return {
+        "projector": str(options.projector) if options.projector else None,
         "head_cost": {**asdict(cost), "words": str(cost)} if cost else None,
         "missing_head": {**head.facts, "offer": head.offer} if head else None,
     }
@@ -247,7 +249,7 @@ def _pair_lines(about: About) -> Lines:
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
     yield "states", _states_text(about["states"])
     yield "workers", ", ".join(about["workers"])
-    yield from _head_lines(about)
+    yield from _part_lines(about)
     yield from _speed_lines(about)
     yield "bit-exact", "\n".join(_exact_texts(about))
     yield "draft tree", _chains_text(about)
@@ -286,7 +288,7 @@ def _file_lines(about: About) -> Lines:
     yield "licence", about["licence"] or "not in the file"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
     yield "states", _states_text(about["states"])
-    yield from _head_lines(about)
+    yield from _part_lines(about)
     yield from _speed_lines(about)
     yield "bit-exact", "\n".join(_exact_texts(about))
     yield "draft tree", _chains_text(about)
@@ -348,7 +350,9 @@ def _format_text(about: About | None) -> str:
     return "\n".join(lines)
 
 
-def _head_lines(about: About) -> Lines:
+def _part_lines(about: About) -> Lines:
+    if projector := about["projector"]:
+        yield "images", f"read with {projector}"
     if cost := about["head_cost"]:
         yield "head", cost["words"]
     if missing := about["missing_head"]:

@@ -71,8 +71,9 @@ def load_pair(
             continue
         if files.projector is not None:
             threads = num_threads(loading.target, loading.threads)
+            is_on_gpu = planner.has_room_for_projector(plan)
             context.model.vision = Vision(
-                files.projector, context.model, threads=threads, is_on_gpu=plan.is_on_gpus
+                files.projector, context.model, threads=threads, is_on_gpu=is_on_gpu
             )
         return LoadedPair(
             loading=loading,

@@ -23,7 +23,7 @@ def read_projector(path: Path, model: Header) -> Header:
     Raises ModelNotFound, and ModelWontLoad for a file that is none, or another model's.
     """
     header = read_header(path)
-    if reason := _why_unfit(header, model):
+    if reason := why_unfit(header, model.own("embedding_length")):
         raise ModelWontLoad(
             f"{path.name} cannot be the projector of {model.name}: {reason}; choose the mmproj file"
             " that comes with the model, or --projector none"
@@ -66,13 +66,14 @@ def fingerprint(header: Header) -> bytes:
     return found.digest()
 
 
-def _why_unfit(header: Header, model: Header) -> str | None:
+def why_unfit(header: Header, width: int) -> str | None:
+    """Return why a file is no projector for a model that reads states of a width; None if it is."""
     if purpose_of(header) != "projector":
         return "it is not a projector"
     if header.metadata.get("clip.has_vision_encoder") is not True:
         return "it is not made for images"
-    width, wanted = header.number("clip.vision.projection_dim"), model.own("embedding_length")
+    own = header.number("clip.vision.projection_dim")
     # files of older converters have the width of the encoder there
-    if header.text("general.type") == "mmproj" and 0 < width != wanted > 0:
-        return f"it makes states of width {width}, and the model reads {wanted}"
+    if header.text("general.type") == "mmproj" and 0 < own != width > 0:
+        return f"it makes states of width {own}, and the model reads {width}"
     return None

@@ -35,7 +35,7 @@ AUTO_THINK = "auto"
 THINK_NUMBER = "NUMBER"
 """A model's list of `think` values contains this if any number of tokens is allowed."""
 
-NO_DRAFT = Path("none")
+NO_DRAFT = NO_PROJECTOR = Path("none")
 """As the name of a draft model: use none."""
 
 ON_CPU = (
@@ -187,8 +187,8 @@ class LoadOptions(Options):
     )
     projector: Path | None = declare(
         None,
-        "The file beside the target that makes images readable for it (mmproj), or none.",
-        none="none",
+        "The file that makes images readable for the target (mmproj); auto: the one beside it.",
+        none="auto",
         metavar="FILE|none",
         example="~/models/mmproj.gguf",
     )

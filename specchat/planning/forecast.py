@@ -101,9 +101,10 @@ def foresee(
     except ModelWontLoad:
         pass
     if plan is not None and not _reads_disk(plan, devices[HOST]):
-        return _planned(headers, plan, devices, head)
+        return _planned(headers, planner, plan, head)
     whole = Planner(sizes, draft_sizes, (), options).first()
-    needed = Room(sum(need.total for need in whole.needs), free_rooms(machine, held)[1])
+    total = sum(need.total for need in whole.needs) + planner.projector_bytes
+    needed = Room(total, free_rooms(machine, held)[1])
     ctx, notice = (plan.ctx, plan.notice) if plan is not None else (whole.ctx, None)
     return Forecast(*headers, ctx, needed, fits=False, notice=notice, head=head)
 
@@ -156,16 +157,20 @@ def _reads_disk(plan: Plan, host: Device) -> bool:
 
 
 def _planned(
-    headers: tuple[Header, Header | None], plan: Plan, devices: list[Device], head: HeadCost | None
+    headers: tuple[Header, Header | None], planner: Planner, plan: Plan, head: HeadCost | None
 ) -> Forecast:
-    host, *gpus = plan.needs
-    on_gpus = sum(need.total for need in gpus)
-    room = Room(on_gpus, sum(device.budget for device in devices[1:])) if on_gpus else None
+    host, *gpus = (need.total for need in plan.needs)
+    if planner.has_room_for_projector(plan):
+        gpus.append(planner.projector_bytes)
+    else:
+        host += planner.projector_bytes
+    of_host, *of_gpus = planner.devices
+    room = Room(sum(gpus), sum(device.budget for device in of_gpus)) if sum(gpus) else None
     placement = plan.summary if plan.is_placed else ""
     return Forecast(
         *headers,
         plan.ctx,
-        Room(host.total, devices[HOST].budget),
+        Room(host, of_host.budget),
         room,
         notice=plan.notice,
         placement=placement,

@@ -88,11 +88,10 @@ class Planner:
         )
         self._is_shared = any(gpu.kind == "integrated" for gpu in self.gpus)
         self._budgets = [self._host.budget, *(gpu.budget for gpu in self.gpus)]
-        if projector:  # it is on the first GPU here, if all of the target fits on GPUs
-            has_own = len(self.gpus) > self._num_remote
-            place = 1 + self._num_remote if has_own else HOST
-            taken = int(PROJECTOR_SHARE * projector.num_bytes) + PROJECTOR_WORK
-            self._budgets[place] = max(0, self._budgets[place] - taken)
+        self.projector_bytes = 0
+        if projector:
+            self.projector_bytes = int(PROJECTOR_SHARE * projector.num_bytes) + PROJECTOR_WORK
+            self._budgets[HOST] = max(0, self._budgets[HOST] - self.projector_bytes)
         stored = {STORED_TYPES[tensor.stored].name for tensor in target.header.tensors.values()}
         self._is_inexact = options.exact == "on" and not stored.isdisjoint(INEXACT_REPACKED)
 
@@ -216,6 +215,16 @@ class Planner:
             tensor_split=split if len(split) > 1 else (),
         )
 
+    def has_room_for_projector(self, plan: Plan) -> bool:
+        """Return True if the first GPU here has room for a projector beside what a plan puts there.
+
+        The model comes first: each token needs it, and an image is encoded once.
+        """
+        first = 1 + self._num_remote
+        if first >= len(self._budgets) or not plan.gpu_layers:
+            return False
+        return self._budgets[first] - self._needs(plan)[first].total >= self.projector_bytes
+
     def draft_bytes(self, plan: Plan) -> int:
         """Return the bytes that the draft takes in a plan, 0 if the plan is without it."""
         plans = plan, replace(plan, draft_gpu_layers=None)
@@ -227,7 +236,7 @@ class Planner:
         smallest = self._groups[-1][-1]
         need = self._needs(replace(smallest, gpu_layers=0, draft_gpu_layers=None))[HOST]
         own = self.gpus[: self._num_remote] if self._is_shared else self.gpus
-        room = self._host.budget + sum(gpu.budget for gpu in own)
+        room = self._budgets[HOST] + sum(gpu.budget for gpu in own)
         left = room - need.cache - need.work
         reason = (
             f"{self._target.header.path.name} does not fit: with a context of {smallest.ctx} tokens"
