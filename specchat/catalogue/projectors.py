@@ -1,10 +1,12 @@
 """Projectors (mmproj) on this machine, by the model that reads images with them."""
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specchat.errors import SpecchatError
+from specchat.hub.references import Reference
 
 if TYPE_CHECKING:  # the first frame of the chat needs none of it, where there is no projector
     from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
@@ -32,11 +34,11 @@ def projector_for(target: Path) -> Path | None:
 
     with HeaderCache() as cache:
         facts = cache.of(target)
-        fitting = [path for path in found if facts.kind == "chat" and _fits(path, facts)]
+        fitting = [path for path in found if _fits(path, facts)]
         named = [path for path in fitting if _is_named(path, target, facts)]
         is_alone = not _is_shared(target) or _has_one_model(target.parent, cache)
         unnamed = [path for path in fitting if is_alone and not _words(path)]
-        return min(named or unnamed, key=by_quantisation, default=None)
+        return min(named or unnamed, key=_rank, default=None)
 
 
 def is_for(projector: Path, target: Path) -> bool:
@@ -49,7 +51,26 @@ def is_for(projector: Path, target: Path) -> bool:
     return is_named and _fits(projector, facts)
 
 
-def by_quantisation(file: Path | str) -> tuple[int, str]:
+def projector_on_hub(target: Reference) -> tuple[Reference, int | None] | None:
+    """Return the projector in the repository of a target, with its size if the hub states it.
+
+    None if there is none, or if the hub cannot be asked.
+    """
+    from specchat.hub.listing import files_soon
+
+    listed = files_soon(target.repository, target.revision)
+    sizes = {file.path: file.num_bytes for file in listed if _may_go_with(file.path, target.file)}
+    best = min(sizes, key=_rank, default=None)
+    return (Reference(target.repository, best, target.revision), sizes[best]) if best else None
+
+
+def _may_go_with(file: str, target: str) -> bool:
+    """Return True if a file in a repository is a projector, in a folder that a target is in."""
+    folder, _, name = file.rpartition("/")
+    return fnmatchcase(name, NAMES) and f"{target.rpartition('/')[0]}/".startswith(folder)
+
+
+def _rank(file: Path | str) -> tuple[int, str]:
     """Return the rank of a projector among others of its model, the smallest for the best one."""
     from specchat.catalogue.model_names import quantisation_in
 
@@ -107,6 +128,6 @@ def _fits(projector: Path, facts: "HeaderFacts") -> bool:
     from specchat.gguf.reader import read_header
 
     try:
-        return why_unfit(read_header(projector), facts.width) is None
+        return facts.kind == "chat" and why_unfit(read_header(projector), facts.width) is None
     except (SpecchatError, OSError):
         return False

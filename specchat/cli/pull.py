@@ -15,8 +15,9 @@ from specchat.catalogue.draft_offers import offer_draft
 from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
 from specchat.catalogue.head_offers import offer_head
-from specchat.catalogue.header_cache import HeaderCache
+from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
 from specchat.catalogue.pairs import file_of, find_usable
+from specchat.catalogue.projectors import projector_for, projector_on_hub
 from specchat.cli.pass_measuring import measure_pulled
 from specchat.cli.pull_names import (
     NothingPulled,
@@ -105,16 +106,22 @@ def _pull(arguments: argparse.Namespace) -> int:
     print_exactly("\n".join(map(str, paths)))
     sys.stdout.flush()  # what follows may be interrupted
     named = [arguments.name] if is_pair else list(map(_short_name, files, paths))
-    if not is_pair and len(references) == 1 and _is_head(paths[0]):
+    alone = _facts(paths[0]) if not is_pair and len(references) == 1 else None
+    if alone and alone.kind == "projector":
+        say("it makes images readable for the model of its repository, which finds it")
+        return DONE
+    if alone and alone.is_head:
         target = find_target(paths[0])
         if target is None:
             say(f"it is a prediction head; pull its target, too: it drafts with --draft {named[0]}")
             return DONE
         named = [target.name, *named]
-    elif not is_pair and len(references) == 1 and not is_installed and not is_alone:
+    elif alone and not is_installed and not is_alone:
         options = LoadOptions(**arguments.settings.values(LoadOptions))
         draft = _draft_for(paths[0], references[0], machine, options)
         named += [_short_name(*draft)] if draft else []
+    if not is_installed and references[0] == files[0]:
+        _offer_projector(paths[0], references[0])
     flags = ["--pair"] if is_pair else ["--target", "--draft"]
     words = [word for option in zip(flags, named, strict=False) for word in option]
     measure_pulled(words, is_needed=not is_installed)
@@ -148,9 +155,22 @@ def _require_alone(arguments: argparse.Namespace, what: str) -> None:
             raise InvalidOption(f"{arguments.name} is {what}: {option} goes with files of the hub")
 
 
-def _is_head(path: Path) -> bool:
+def _facts(path: Path) -> HeaderFacts:
     with HeaderCache() as cache:
-        return cache.of(path).is_head
+        return cache.of(path)
+
+
+def _offer_projector(path: Path, target: Reference) -> None:
+    """Offer the projector in a pulled target's repository, unless one is here."""
+    if is_offline() or projector_for(path) or not (found := projector_on_hub(target)):
+        return
+    reference, num_bytes = found
+    size = f" ({size_text(num_bytes)})" if num_bytes else ""
+    command = f"`specchat pull {shlex.quote(str(reference))}`"
+    if not (sys.stdin and sys.stdin.isatty()):
+        say(f"images: {command} fetches what makes it read them{size}")
+    elif confirm(f"pull {reference.name}{size}, too, to read images?", otherwise=command):
+        _fetched(reference, command, "without its projector")
 
 
 def _draft_for(
@@ -160,9 +180,8 @@ def _draft_for(
 
     That is its prediction head or, if the user agrees, a draft model.
     """
-    with HeaderCache() as cache:
-        if cache.of(path).kind != "chat":
-            return None
+    if _facts(path).kind != "chat":
+        return None
     drafts = find_drafts(path)
     best = drafts.best
     has_head = bool(drafts.advice) or (best is not None and best.is_head)
@@ -188,7 +207,7 @@ def _draft_for(
     command = _command_of_both(target, offer.reference)
     if not confirm("pull it too?", otherwise=f"{command} pulls both", default=True):
         return None
-    return _fetched_draft(offer.reference, command, "without a draft model")
+    return _fetched(offer.reference, command, "without a draft model")
 
 
 def _head_for(
@@ -210,24 +229,22 @@ def _head_for(
         say(f"`specchat pull {offer.reference}` fetches it anyway")
         return None
     command = _command_of_both(target, offer.reference)
-    return _fetched_draft(offer.reference, command, "without its prediction head")
+    return _fetched(offer.reference, command, "without its prediction head")
 
 
 def _command_of_both(target: Reference, draft: Reference) -> str:
     return f"`specchat pull {shlex.join([str(target), '--draft', str(draft)])}`"
 
 
-def _fetched_draft(
-    reference: Reference, command: str, otherwise: str
-) -> tuple[Reference, Path] | None:
-    """Return a draft with its path, once it is downloaded; None if the hub does not give it."""
+def _fetched(reference: Reference, command: str, otherwise: str) -> tuple[Reference, Path] | None:
+    """Return a file with its path, once it is downloaded; None if the hub does not give it."""
     try:
-        (draft,) = _fetch([reference], command)
+        (path,) = _fetch([reference], command)
     except DownloadFailed as error:
         say(f"{otherwise}: {error}")
         return None
-    print_exactly(str(draft))
-    return reference, draft
+    print_exactly(str(path))
+    return reference, path
 
 
 def _recommended_pair(arguments: argparse.Namespace) -> Entry:

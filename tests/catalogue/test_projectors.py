@@ -11,7 +11,6 @@ from foreign_files import write_header
 from local_folders import manifest, put, put_blob, put_in_hub
 from scripts.support.tiny_gguf import write_projector
 from specchat.catalogue.projectors import is_for, projector_for
-from tables import table
 
 WIDTH = 64
 
@@ -26,15 +25,16 @@ def model(tmp_path: Path) -> bytes:
     return content
 
 
-def projector_bytes(folder: Path, width: int = WIDTH, **options: bool) -> bytes:
+def projector_bytes(folder: Path, width: int = WIDTH, *, has_vision: bool = True) -> bytes:
     """Return the bytes of a projector."""
-    path = write_projector(folder / "projector.gguf", "mlp", text_width=width, **options)
+    path = folder / "projector.gguf"
+    write_projector(path, "mlp", text_width=width, has_vision=has_vision)
     content = path.read_bytes()
     path.unlink()
     return content
 
 
-@table(
+@pytest.mark.parametrize(
     ("files", "expected"),
     [
         (["mmproj-model-f16.gguf"], "mmproj-model-f16.gguf"),
@@ -63,13 +63,14 @@ def test_a_projector_beside_a_target_is_its_own(
     assert (found.name if found else None) == expected
 
 
-@table("options", [{"width": 128}, {"has_vision": False}])
+@pytest.mark.parametrize(("width", "has_vision"), [(128, True), (WIDTH, False)])
 def test_what_does_not_fit_is_not_taken(
-    options: dict[str, int], tmp_path: Path, model: bytes
+    width: int, has_vision: bool, tmp_path: Path, model: bytes
 ) -> None:
     """A projector of another width, or one for sound."""
     target = put(tmp_path / "tiny-Q4_0.gguf", model)
-    unfit = put(tmp_path / "mmproj-F16.gguf", projector_bytes(tmp_path, **options))
+    content = projector_bytes(tmp_path, width, has_vision=has_vision)
+    unfit = put(tmp_path / "mmproj-F16.gguf", content)
     damaged = put(tmp_path / "mmproj-Q8_0.gguf", b"GGUF")
 
     assert projector_for(target) is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.support.tiny_gguf import Shape, write_hollow
+from scripts.support.tiny_gguf import Shape, write_hollow, write_projector
 from scripts.support.tiny_gguf.shapes import ASSISTANT
 from specchat.errors import ModelWontLoad
 from specchat.gguf.draft_kinds import KINDS, kind_of_file, own_head
@@ -20,7 +20,7 @@ from specchat.planning.device import Device
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.placement import OnHost
 from specchat.planning.plan import Plan
-from specchat.planning.planner import Planner, why_chains
+from specchat.planning.planner import PROJECTOR_WORK, Planner, why_chains
 
 GIB = 2**30
 WHOLE_TARGET, WHOLE_DRAFT = 37, 29
@@ -220,6 +220,32 @@ def test_a_draft_is_left_out_before_the_weights_are_left_in_the_file(
     assert made.draft_gpu_layers is None
     assert made.is_repacked
     assert "the draft model is not used" in (made.notice or "")
+
+
+def test_a_projector_takes_what_the_model_leaves(pair: tuple[Sizes, Sizes], tmp_path: Path) -> None:
+    """Who only writes loses no layer and no context to it; where a GPU is full, it is elsewhere."""
+    projector = write_projector(tmp_path / "mmproj.gguf", "mlp")
+    work = PROJECTOR_WORK / GIB
+    on_gpu, on_host = (plan(pair, gpu(24), host(32)).needs[number].total / GIB for number in (1, 0))
+
+    def made(*devices: Device, **constraints: Any) -> tuple[Plan, bool]:
+        options = LoadOptions(projector=projector, **constraints)
+        planner = Planner(*pair, devices, options)
+        found = planner.first()
+        assert replace(found, needs=()) == replace(plan(pair, *devices, **constraints), needs=())
+        return found, planner.has_room_for_projector(found)
+
+    large = next(size / 4 for size in range(99) if gpu(size / 4).budget / GIB > on_gpu + 2 * work)
+    small = next(size / 64 for size in range(999) if gpu(size / 64).budget / GIB >= on_gpu)
+    assert made(gpu(large), host(32))[1]
+    assert not made(gpu(small), host(32))[1]
+    assert not made(gpu(large), host(32), gpu_layers=0)[1]
+    assert not made(host(32))[1]
+    needed = plan(pair, host(32)).needs[HOST].total / GIB
+    assert on_host < needed
+    tight = next(size / 64 for size in range(9999) if host(size / 64).budget / GIB >= needed)
+    options = LoadOptions(projector=projector)
+    assert plan(pair, host(tight)).ctx > Planner(*pair, [host(tight)], options).first().ctx
 
 
 def test_what_the_user_named_holds(pair: tuple[Sizes, Sizes]) -> None:

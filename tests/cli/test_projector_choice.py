@@ -1,0 +1,69 @@
+"""The projector that a pair is loaded with: the one named, else the one that is beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import WriteModel
+from scripts.support.tiny_gguf import write_projector
+from specchat.catalogue.pairs import Pair
+from specchat.cli import main
+from specchat.cli.arguments import parse
+from specchat.cli.model_arguments import chosen_pair, loading_of
+from specchat.cli.option_arguments import complete
+
+
+@pytest.fixture(autouse=True)
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: WriteModel) -> Path:
+    """A target with a projector beside it, and another user's settings."""
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    path = tmp_path / "sees.gguf"
+    path.write_bytes(tiny("llama").read_bytes())
+    write_projector(tmp_path / "mmproj-sees-F16.gguf", "mlp")
+    return path
+
+
+def projector_of(target: Path, *words: str, opened: Path | None = None) -> str | None:
+    """Return the projector for a command line, or for a pair that is opened later."""
+    arguments = parse(["ask", "--target", str(target), *words, "hi"])
+    complete(arguments)
+    pair = Pair("later", "", opened, None, {}) if opened else chosen_pair(arguments)
+    projector = loading_of(arguments, pair).projector
+    return projector.name if projector else None
+
+
+def test_the_one_beside_is_taken_unless_another_is_named(target: Path, tmp_path: Path) -> None:
+    """`none` leaves it out."""
+    (tmp_path / "other").mkdir()
+    other = write_projector(tmp_path / "other" / "mine.gguf", "mlp")
+    assert projector_of(target) == "mmproj-sees-F16.gguf"
+    assert projector_of(target, "--projector", "none") is None
+    assert projector_of(target, "--projector", str(other)) == "mine.gguf"
+
+
+def test_one_of_the_settings_is_for_the_models_that_it_fits(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: WriteModel
+) -> None:
+    """It keeps no other model from being loaded, which one that was typed along with it does."""
+    wide = write_projector(tmp_path / "wide.gguf", "mlp", text_width=96)
+    monkeypatch.setenv("SPECCHAT_PROJECTOR", str(wide))
+    assert projector_of(target) == "mmproj-sees-F16.gguf"
+    assert projector_of(tiny("llama")) is None
+    monkeypatch.delenv("SPECCHAT_PROJECTOR")
+    assert projector_of(target, "--projector", str(wide)) == "wide.gguf"
+    assert projector_of(target, "--projector", str(wide), opened=tiny("gemma3")) is None
+
+
+def test_an_image_for_a_model_without_one_is_refused_before_it_is_loaded(
+    tiny: WriteModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line says what is missing."""
+    (tmp_path / "a.png").write_bytes(b"no image")
+    words = ["--target", str(tiny("llama")), "--image", str(tmp_path / "a.png"), "What?"]
+    assert main(["ask", "--no-stdin", *words]) == 2
+    error = capsys.readouterr().err
+    assert "--image: no projector for " in error
+    assert error.endswith(": add --projector FILE, the mmproj file of its repository\n")

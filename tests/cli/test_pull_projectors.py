@@ -1,0 +1,81 @@
+"""`specchat pull` offers what makes a model read images, and takes it by its name."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from hub_server import HubServer
+from scripts.support.tiny_gguf import write_model, write_projector
+from specchat.catalogue.projectors import projector_for
+from specchat.cli import main, pull
+from specchat.planning.device import Machine
+
+REPO, TARGET, PROJECTOR = "org/Sees-2B-GGUF", "Sees-2B-Q8_0.gguf", "mmproj-F16.gguf"
+
+
+class Terminal(io.StringIO):
+    """Standard input of a terminal, on which an answer is typed."""
+
+    def isatty(self) -> bool:
+        """Return that it is one."""
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _on_hub(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target and its projectors on the hub, no terminal, and a machine that measures nothing."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.delenv("OLLAMA_MODELS", raising=False)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    monkeypatch.setattr(pull, "find_machine", lambda: Machine(2**40, ()))
+    monkeypatch.setattr(pull, "measure_pulled", lambda *_, **__: None)
+    commit = "c" * 40
+    hub.put(REPO, TARGET, write_model(tmp_path / "a.gguf", "llama").read_bytes(), commit=commit)
+    projector = write_projector(tmp_path / "p.gguf", "mlp").read_bytes()
+    for file in ("mmproj-F32.gguf", PROJECTOR, "other/mmproj-Q8_0.gguf"):
+        hub.put(REPO, file, projector, commit=commit)
+
+
+def pulled(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[Path], str]:
+    """Pull a name, and return the paths that are printed, and the messages."""
+    assert main(["pull", *words]) == 0
+    out, err = capsys.readouterr()
+    return [Path(line) for line in out.splitlines()], err
+
+
+def test_a_projector_is_named_with_the_command_that_fetches_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nobody asked for images, so it is not fetched; pulled by its name, the target has it."""
+    (target,), err = pulled(capsys, f"{REPO}:Q8_0")
+    command = f"`specchat pull {REPO}/{PROJECTOR}`"
+    assert f"images: {command} fetches what makes it read them (" in err
+    assert projector_for(target) is None
+
+    (projector,), err = pulled(capsys, f"{REPO}/{PROJECTOR}")
+    assert err.endswith("makes images readable for the model of its repository, which finds it\n")
+    assert projector_for(target) == projector
+    assert main(["show", f"{REPO}/{TARGET}"]) == 0
+    assert f"images       read with {projector}\n" in capsys.readouterr().out
+    (_,), err = pulled(capsys, f"{REPO}:Q8_0")
+    assert "images" not in err
+
+
+@pytest.mark.parametrize(("answer", "is_taken"), [("y\n", True), ("\n", False), ("", False)])
+def test_on_a_terminal_a_projector_is_asked_about(
+    answer: str,
+    is_taken: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Those who only write do without its size."""
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    paths, err = pulled(capsys, f"{REPO}:Q8_0")
+    assert f"pull {PROJECTOR} (" in err
+    assert "), too, to read images?" in err
+    assert [path.name for path in paths] == [TARGET, *[PROJECTOR] * is_taken]
