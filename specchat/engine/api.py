@@ -12,6 +12,7 @@ from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import PLAIN
 from specchat.errors import EngineFailed
 from specchat.formats.chat_message import ChatMessage
+from specchat.images.image import Image
 from specchat.options.declarations import (
     AUTO_THINK,
     THINK_NUMBER,
@@ -278,6 +279,14 @@ class Engine(ABC):
 
     def render(self, request: ChatRequest) -> list[int]:
         """Return the tokens of a conversation's prompt, by the model's chat template."""
+        raise NotImplementedError
+
+    def image_tokens(self, image: Image) -> list[int]:
+        """Return an image as tokens, one for each cell that it takes, and those around it.
+
+        From any thread, also while the engine answers. Raises InvalidOption for bytes that are no
+        image, and for a model without a projector.
+        """
         raise NotImplementedError
 
     def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:

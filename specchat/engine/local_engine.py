@@ -26,6 +26,7 @@ from specchat.engine.running_answer import RunningAnswer
 from specchat.engine.text_place import TextPlace
 from specchat.errors import Cancelled, OutOfMemory, SpecchatError
 from specchat.gguf.draft_kinds import why_no_head
+from specchat.images.image import Image
 from specchat.llama.joint_passes import JointPasses
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -34,6 +35,7 @@ from specchat.passes.exact_passes import DEPTHS, LONGEST_COMPARED
 from specchat.planning.host_resources import available_bytes
 from specchat.planning.text_copies import MIB, room_for_copies
 from specchat.prompts.chat_text import chat_format
+from specchat.prompts.image_parts import image_tokens
 from specchat.prompts.preparing import Preparation, require_known
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.answer_update import Update
@@ -188,6 +190,10 @@ class LocalEngine(Engine):
     def render(self, request: ChatRequest) -> list[int]:
         """Return the prompt of a conversation."""
         return self.prompts.render(request)
+
+    def image_tokens(self, image: Image) -> list[int]:
+        """Return an image as tokens."""
+        return image_tokens(self.model, image).tokens
 
     def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
         """Return the likely tokens in the place of each of these."""

@@ -27,7 +27,7 @@ from specchat.planning.context_shape import ModelOptions
 from specchat.planning.memory import Sizes
 
 if TYPE_CHECKING:
-    from specchat.llama.vision import Vision
+    from specchat.llama.vision import ImageReader
 
 ALL_LAYERS = 999
 LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
@@ -52,7 +52,7 @@ class Model(AbstractContextManager["Model"]):
     made by `vision`, None without a projector.
     """
 
-    vision: "Vision | None" = None
+    vision: "ImageReader | None" = None
 
     def __init__(
         self,

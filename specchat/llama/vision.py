@@ -6,12 +6,13 @@ themselves. It is opened with the first image.
 
 import ctypes
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,16 @@ class ImageTokens:
     cells: tuple[ImageCells, ...]
 
 
+class ImageReader(Protocol):
+    """Makes tokens of images."""
+
+    def tokens_of(self, image: Image) -> ImageTokens:
+        """Return an image as tokens."""
+
+    def close(self) -> None:
+        """Free what it has; closing twice does nothing."""
+
+
 @dataclass(slots=True)
 class _Kept:
     """What is kept of an image: its pixels, and the states of its parts that were encoded."""
@@ -58,37 +69,48 @@ class _Kept:
 
 
 class Vision(AbstractContextManager["Vision"]):
-    """The encoder of a model's images."""
+    """The encoder of a model's images.
+
+    Any thread may ask for their tokens, also while another one encodes.
+    """
 
     def __init__(self, header: Header, model: Model, *, threads: int, is_on_gpu: bool) -> None:
         """Prepare for images of a model with the projector of this header; nothing is loaded."""
         self._header, self._model = header, model
         self._threads, self._is_on_gpu = threads, is_on_gpu
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
-        self._is_open = False
+        self._is_open = self._is_closed = False
+        self._lock = threading.Lock()
 
     def tokens_of(self, image: Image) -> ImageTokens:
         """Return an image as tokens. Its cells are encoded when a context reads them.
 
         Raises InvalidOption for bytes that are no image, and what opening the projector raises.
         """
-        kept = self._kept.get(image.digest)
-        if kept is None:
-            picture = picture_of(image)
-            tokens = self._tokenized(picture, image.digest)
-            kept = self._kept[image.digest] = _Kept(tokens, picture, {})
-        self._kept.move_to_end(image.digest)
-        for cells in kept.tokens.cells:
-            self._model.images[cells.ids[0]] = cells
-        self._make_room()
+        with self._lock:
+            kept = self._kept.get(image.digest)
+        picture = kept.picture if kept else picture_of(image)
+        with self._lock:
+            if self._is_closed:
+                raise EngineFailed("the engine is closed: load it again")
+            kept = self._kept.get(image.digest)
+            if kept is None:
+                tokens = self._tokenized(picture, image.digest)
+                kept = self._kept[image.digest] = _Kept(tokens, picture, {})
+            self._kept.move_to_end(image.digest)
+            for cells in kept.tokens.cells:
+                self._model.images[cells.ids[0]] = cells
+            self._make_room()
         return kept.tokens
 
     def close(self) -> None:
         """Free the encoder; closing twice does nothing."""
-        self._kept.clear()
-        if self._is_open:
-            self._is_open = False
-            self._mtmd.mtmd_free(self._context)
+        with self._lock:
+            self._is_closed = True
+            self._kept.clear()
+            if self._is_open:
+                self._is_open = False
+                self._mtmd.mtmd_free(self._context)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -192,14 +214,16 @@ class Vision(AbstractContextManager["Vision"]):
 
     def _states_of(self, picture: Picture, digest: bytes, number: int) -> HiddenStates:
         """Return the states of a part of an image, encoded anew unless they were kept."""
-        kept = self._kept.get(digest)
+        with self._lock:
+            kept = self._kept.get(digest)
         if kept and number in kept.states:
             return kept.states[number]
         with self._chunks(picture) as chunks:
             states = self._encoded(chunks[number])
         if kept:
-            kept.states[number] = states
-            self._make_room()
+            with self._lock:
+                kept.states[number] = states
+                self._make_room()
         return states
 
     def _encoded(self, chunk: Any) -> HiddenStates:

@@ -1,6 +1,6 @@
 """The images of a prompt: each becomes tokens of its own where its mark stands in the text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from specchat.errors import InvalidOption
@@ -17,6 +17,21 @@ class TextTokens(NamedTuple):
     images: tuple[ImageTokens, ...] = ()
 
 
+class KnownImages:
+    """Images of which another process has made tokens, by their marks; none is read here."""
+
+    def __init__(self, tokens: Mapping[str, Sequence[int]]) -> None:
+        """Know these."""
+        self._tokens = tokens
+
+    def tokens_of(self, image: Image) -> ImageTokens:
+        """Return an image as tokens."""
+        return ImageTokens(list(self._tokens[image.mark]), ())
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to free."""
+
+
 def tokens_of_parts(
     model: Model, text: str, images: Sequence[Image], tokenize: Callable[[str], list[int]]
 ) -> TextTokens:
@@ -29,15 +44,20 @@ def tokens_of_parts(
     tokens, found = list[int](), list[ImageTokens]()
     for part in parted(text, images):
         if isinstance(part, Image):
-            if model.vision is None:
-                raise InvalidOption(
-                    f"{model.header.name} reads text only: load its mmproj file with --projector"
-                )
-            found.append(model.vision.tokens_of(part))
+            found.append(image_tokens(model, part))
             tokens += found[-1].tokens
         elif part:
             tokens += tokenize(part)
     return TextTokens(tokens, tuple(found))
+
+
+def image_tokens(model: Model, image: Image) -> ImageTokens:
+    """Return an image as tokens. Raises InvalidOption for one that the model cannot read."""
+    if model.vision is None:
+        raise InvalidOption(
+            f"{model.header.name} reads text only: load its mmproj file with --projector"
+        )
+    return model.vision.tokens_of(image)
 
 
 def require_marks(request: AnswerRequest) -> None:

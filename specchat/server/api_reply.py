@@ -157,7 +157,7 @@ def asked_by(request: Request, body: ChatBody) -> ChatRequest:
 async def prompt_tokens(request: Request, asked: ChatRequest) -> int:
     """Return how many tokens the prompt of a conversation has. Raises what `prepared` does."""
     service: Service = request.app.state.service
-    return len(await service.prepared(PromptProcess.render, asked))
+    return len(await service.prompt(PromptProcess.render, asked))
 
 
 async def counted(request: Request, asked: ChatRequest) -> JSONResponse:

@@ -4,9 +4,9 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import time
@@ -18,6 +18,8 @@ from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, SpecchatError
 from specchat.formats.call_reading import NUMBERED_ID
+from specchat.images.image import Image
+from specchat.prompts.prompt_room import FAR, too_long
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
 from specchat.server.activity import Activity, Api, ServedRequest
@@ -202,6 +204,7 @@ class Service:
         self._prompts = PromptProcess(target, engine.facts.context)
         self._preparing, self._num_preparing = ThreadPoolExecutor(1, "prompts"), 0
         self._reading = ThreadPoolExecutor(1, "bodies")
+        self._looking = ThreadPoolExecutor(1, "images")
         self.name, self.file_name = name, target.name
         self.defaults = dict(defaults or {})
         self.is_strict = is_strict
@@ -288,7 +291,7 @@ class Service:
         served = ServedRequest(self._number, client, api, model, time(), notices=tuple(notices))
         ticket = Ticket(request, client, on_change)
         try:
-            await self.prepared(PromptProcess.check, request)
+            await self.prompt(PromptProcess.check, request)
         except (QueueFull, Cancelled):
             raise
         except SpecchatError as error:
@@ -317,14 +320,44 @@ class Service:
             ticket.cancel()
             raise Cancelled(ENDING)
 
+    async def prompt(self, method: Callable[..., Result], request: AnswerRequest) -> Result:
+        """Call a method of the process that prepares prompts with a request.
+
+        Its images become tokens before: where the engine is, and not on its thread.
+        """
+        with self._being_read():
+            images = await self._image_tokens(request.images) if request.images else {}
+            return await _done_on(self._preparing, method, self._prompts, request, images)
+
     async def prepared(self, method: Callable[..., Result], *given: Any, **more: Any) -> Result:
         """Call a method of the process that prepares prompts, which waits for no answer."""
+        with self._being_read():
+            return await _done_on(self._preparing, method, self._prompts, *given, **more)
+
+    async def _image_tokens(self, images: Sequence[Image]) -> dict[str, list[int]]:
+        """Return the tokens of images by their marks; none for a model that reads text only.
+
+        Raises InvalidOption, and ContextFull if they are far too many.
+        """
+        found, count = dict[str, list[int]](), 0
+        for image in images if self.facts.takes_images else ():
+            tokens = await _done_on(self._looking, self.engine.image_tokens, image)
+            found[image.mark], count = tokens, count + len(tokens)
+            if count > FAR * self.facts.context:
+                raise too_long(count, self.facts.context, is_all=False)
+        return found
+
+    @contextmanager
+    def _being_read(self) -> Iterator[None]:
+        """Count a request that is read. Raises QueueFull.
+
+        Once the process is closed, what waits for it fails with Cancelled.
+        """
         if self._num_preparing >= MOST_PREPARING:
             raise QueueFull(f"{self._num_preparing} requests are being read: try again later")
         self._num_preparing += 1
         try:
-            # once the process is closed, what waits for it fails with Cancelled
-            return await _done_on(self._preparing, method, self._prompts, *given, **more)
+            yield
         finally:
             self._num_preparing -= 1
 
@@ -348,7 +381,7 @@ class Service:
         for ticket in tuple(self._tickets):
             ticket.cancel()
         self._prompts.close()
-        for executor in (self._preparing, self._reading):
+        for executor in (self._preparing, self._reading, self._looking):
             executor.shutdown(wait=False)
 
     def _observe(self, served: ServedRequest) -> None:

@@ -102,7 +102,7 @@ def _with_chat(request: Request, body: TokenizeBody) -> tuple[TokenizeBody, _Ask
 async def _prompt_of(asked: _Asked, service: Service) -> list[int]:
     """Return the tokens of a conversation's prompt. Raises what `prepared` does."""
     render = PromptProcess.render_closed if asked.is_closed else PromptProcess.render
-    return await service.prepared(render, asked.conversation)
+    return await service.prompt(render, asked.conversation)
 
 
 async def _tokens_of(body: TokenizeBody, service: Service) -> list[int]:

@@ -1,7 +1,8 @@
 """The engine process: loads a pair and answers one request at a time until its client is gone.
 
 Once the pair is loaded the process sends `EngineFacts`, or the error that prevented it. The numbers
-of requests to stop have their own connection, so that they never wait.
+of requests to stop have their own connection, so that they never wait, and so have images whose
+tokens are asked for.
 """
 
 import os
@@ -114,6 +115,7 @@ class Lost:
 def run(
     connection: Connection,
     stops: Connection,
+    images: Connection,
     loading: Loading,
     drafters: Sequence[drafter_registry.DrafterDescriptor],
     kinds: Sequence[draft_kinds.DraftKind],
@@ -136,6 +138,7 @@ def run(
 
         with LocalEngine(loading, host.report, host.lose) as engine:
             host.send(engine.facts)
+            threading.Thread(target=_look_at, args=(engine, images), daemon=True).start()
             host.serve(engine)
     except Exception as error:  # noqa: BLE001  # the client must receive every error
         host.send(readable(error))
@@ -278,6 +281,19 @@ class _Host:
                 os._exit(0)
             if self._stopped == self._current:
                 (engine.pause if is_pause else engine.stop)()
+
+
+def _look_at(engine: Engine, images: Connection) -> None:
+    """Return images as tokens until the client is gone."""
+    with suppress(EOFError, OSError):
+        while True:
+            tokens, failure = None, None
+            image = images.recv()
+            try:
+                tokens = engine.image_tokens(image)
+            except Exception as error:  # noqa: BLE001  # the client must receive every error
+                failure = readable(error)
+            images.send((tokens, failure))
 
 
 def readable(error: Exception) -> SpecchatError:

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import EngineFailed, SpecchatError
+from specchat.images.image import Image
 from specchat.requests.progress import ProgressCallback, Stage
 from specchat.sharing.engine_events import EngineEvents
 
@@ -49,6 +50,12 @@ class OwnedEngine:
     def has_ended(self) -> bool:
         """Return True if the engine's process has ended by itself."""
         return (engine := self._engine) is not None and engine.has_ended()
+
+    def image_tokens(self, image: Image) -> list[int]:
+        """Return an image as tokens. Raises as `Engine.image_tokens`, and EngineFailed."""
+        if (engine := self._engine) is None:
+            raise EngineFailed("the engine is being loaded again: try again")
+        return engine.image_tokens(image)
 
     def stop(self) -> None:
         """Stop what the engine is doing."""

@@ -16,6 +16,7 @@ from specchat.decoding.chunk import Alternative
 from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.errors import EngineFailed, SpecchatError, WorkerUnavailable
 from specchat.gguf import draft_kinds
+from specchat.images.image import Image
 from specchat.planning.host_resources import private_bytes
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.answer_update import Update
@@ -63,11 +64,14 @@ class ProcessEngine(Engine):
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         stopped, self._stops = context.Pipe(duplex=False)
+        self._images, shown = context.Pipe()
+        self._showing = threading.Lock()
         self._process = context.Process(
             target=engine_host.run,
             args=(
                 theirs,
                 stopped,
+                shown,
                 loading,
                 tuple(drafter_registry.DRAFTERS.values()),
                 tuple(draft_kinds.KINDS.values()),
@@ -79,6 +83,7 @@ class ProcessEngine(Engine):
             start_process(self._process)
             theirs.close()
             stopped.close()
+            shown.close()
             self._wait_until_ready(stopping_report(on_progress))
         except BaseException:
             self._kill()
@@ -163,6 +168,20 @@ class ProcessEngine(Engine):
         """Return the tokens of a conversation's prompt."""
         tokens: list[int] = self._call("render", replace(request, on_progress=None))
         return tokens
+
+    def image_tokens(self, image: Image) -> list[int]:
+        """Return an image as tokens: the process makes them beside what else it does."""
+        self._require_open()
+        try:
+            with self._showing:
+                self._images.send(image)
+                tokens, error = self._images.recv()
+        except (EOFError, OSError):
+            raise EngineFailed("the engine ended while it read an image: try again") from None
+        if error is not None:
+            raise error
+        found: list[int] = tokens
+        return found
 
     def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
         """Return the likely tokens in the place of each of these."""
@@ -394,6 +413,7 @@ class ProcessEngine(Engine):
         self._is_closed = True
         self._connection.close()
         self._stops.close()
+        self._images.close()
 
 
 def _only(updates: Generator[tuple[int, Update]]) -> Generator[Update]:

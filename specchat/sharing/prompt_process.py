@@ -1,13 +1,14 @@
 """Prompts made in a process of their own: what is wrong with a request is known before its turn.
 
 The process has the target's vocabulary and no weights. Its work may take seconds, or crash in
-native code, and the answers in progress notice nothing.
+native code, and the answers in progress notice nothing. It has no projector either: images come to
+it as the tokens that the engine makes of them.
 """
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -33,6 +34,9 @@ Method: TypeAlias = Literal[
     "check", "render", "render_closed", "fill", "facts", "tokenize", "detokenize"
 ]
 """A method of `prompts.preparing.Preparation`."""
+ImageTable: TypeAlias = Mapping[str, Sequence[int]]
+"""The tokens of images by their marks, as the engine makes them."""
+NO_IMAGES: ImageTable = {}
 
 
 class PromptProcess:
@@ -44,22 +48,22 @@ class PromptProcess:
         self._is_closed = self._is_ready = False
         self._start()
 
-    def check(self, request: AnswerRequest) -> int:
-        """Return how many tokens a request's prompt has.
+    def check(self, request: AnswerRequest, images: ImageTable = NO_IMAGES) -> int:
+        """Return how many tokens a request's prompt has; `images` has those of its images.
 
         Raises what is wrong with it: ContextFull, InvalidOption or TemplateError.
         """
-        size: int = self._call("check", _sendable(request))
+        size: int = self._call("check", _sendable(request), images=images)
         return size
 
-    def render(self, request: ChatRequest) -> list[int]:
+    def render(self, request: ChatRequest, images: ImageTable = NO_IMAGES) -> list[int]:
         """Return the tokens of a conversation's prompt. Raises what `check` does."""
-        tokens: list[int] = self._call("render", _sendable(request))
+        tokens: list[int] = self._call("render", _sendable(request), images=images)
         return tokens
 
-    def render_closed(self, request: ChatRequest) -> list[int]:
+    def render_closed(self, request: ChatRequest, images: ImageTable = NO_IMAGES) -> list[int]:
         """Return the tokens of a conversation after which no answer begins; raises as `check`."""
-        tokens: list[int] = self._call("render_closed", _sendable(request))
+        tokens: list[int] = self._call("render_closed", _sendable(request), images=images)
         return tokens
 
     def fill(self, gap: Gap) -> list[int]:
@@ -94,12 +98,14 @@ class PromptProcess:
         self._process.kill()
         self._process.join()
 
-    def _call(self, method: Method, *arguments: Any, **keywords: Any) -> Any:
+    def _call(
+        self, method: Method, *arguments: Any, images: ImageTable = NO_IMAGES, **keywords: Any
+    ) -> Any:
         if not self._process.is_alive():
             self._start()
         try:
             self._wait_until_ready()
-            self._connection.send((method, arguments, keywords))
+            self._connection.send((method, arguments, keywords, images))
             self._wait_for_answer()
             value, error = self._connection.recv()
         except (EOFError, OSError):
@@ -159,8 +165,9 @@ class PromptProcess:
 
 
 def _sendable(request: Any) -> Any:
-    """Return a request without the function that cannot be sent."""
-    return replace(request, on_progress=None)
+    """Return a request without the function that cannot be sent, and without bytes of images."""
+    images = [replace(image, data=b"") for image in request.images]
+    return replace(request, on_progress=None, images=images)
 
 
 def _run(connection: Connection, target: Path, capacity: int) -> None:
@@ -170,6 +177,7 @@ def _run(connection: Connection, target: Path, capacity: int) -> None:
     send_output_to(LOG)
     from specchat.llama.model import Model
     from specchat.planning.context_shape import ModelOptions
+    from specchat.prompts.image_parts import KnownImages
     from specchat.prompts.preparing import Preparation
 
     with suppress(EOFError, OSError):
@@ -181,7 +189,8 @@ def _run(connection: Connection, target: Path, capacity: int) -> None:
         connection.send((None, None))
         preparation = Preparation(model, capacity, foresees_next=False)
         while True:
-            method, arguments, keywords = connection.recv()
+            method, arguments, keywords, images = connection.recv()
+            model.vision = KnownImages(images) if images else None
             value, failure = None, None
             try:
                 value = getattr(preparation, method)(*arguments, **keywords)

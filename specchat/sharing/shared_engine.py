@@ -16,6 +16,7 @@ from typing import TypeVar, cast
 from specchat.decoding.chunk import Finish
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, EngineFailed, SpecchatError
+from specchat.images.image import Image
 from specchat.requests.answer_request import ChatRequest
 from specchat.requests.progress import Progress, Stage
 from specchat.requests.prompt_size import PromptSize
@@ -154,6 +155,10 @@ class SharedEngine:
             self._calls.append(made)
             self._wake()
         return cast(Result, made.result())
+
+    def image_tokens(self, image: Image) -> list[int]:
+        """Return an image as tokens, without waiting for answers; raises as the engine does."""
+        return self._owned.image_tokens(image)
 
     @property
     def num_restarts(self) -> int:

@@ -17,6 +17,7 @@ from specchat import Image
 from specchat.engine.api import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption, ModelWontLoad
+from specchat.llama.vision import Vision
 from tables import table
 
 FAMILIES = {
@@ -149,7 +150,7 @@ def test_a_text_with_images_is_set_aside_and_goes_on(
         plain = answer(engine, first, second, more=words)
         num_read = engine.stats.prompt_tokens
         answer(engine, second, more=words)
-        assert engine.model.vision is not None
+        assert isinstance(engine.model.vision, Vision)
         engine.model.vision._kept.clear()
         assert answer(engine, first, second, more=words) == plain
         assert engine.stats.cached_tokens >= num_read - 2
