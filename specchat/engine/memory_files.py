@@ -28,7 +28,7 @@ from specchat.llama.memory_image import Checkpoint, MemoryImage
 from specchat.planning.text_copies import LEAST_STATES
 from specchat.system.private_files import make_private
 
-FORMAT = 2
+FORMAT = 3
 LEAST_TOKENS = 512
 """Shorter texts are read as fast as a file."""
 PIECE = 16 * 2**20
@@ -189,6 +189,7 @@ def _parts(image: MemoryImage) -> Arrays:
         "state": image.data,
         "lengths": np.asarray(_lengths(image), np.int32),
         "ends": np.asarray(image.ends, np.int32),
+        "gaps": np.asarray(image.gaps, np.int32).reshape(-1, 2),
     }
     arrays |= {
         f"checkpoint {number}": checkpoint.data
@@ -217,13 +218,14 @@ def _image(arrays: Mapping[str, NDArray[Any]]) -> MemoryImage:
         kept = {position: arrays[f"kept {position}"] for position in arrays["places"].tolist()}
         states = FeedSnapshot(num_taken, first, arrays["waiting"], kept)
     tokens, ends = arrays["tokens"].tolist(), tuple(arrays["ends"].tolist())
+    gaps = tuple([(end, num_saved) for end, num_saved in arrays["gaps"].tolist()])
     others: list[MemoryImage] = []
     while f"{len(others)}: tokens" in arrays:
         prefix = f"{len(others)}: "
         own = {name: array for name, array in arrays.items() if name.startswith(prefix)}
         others.append(_image({name.removeprefix(prefix): own[name] for name in own}))
     return MemoryImage(
-        tokens, arrays["state"], tuple(checkpoints), states, ends, others=tuple(others)
+        tokens, arrays["state"], tuple(checkpoints), states, ends, gaps, tuple(others)
     )
 
 

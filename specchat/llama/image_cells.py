@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from specchat.errors import EngineFailed
 from specchat.llama.hidden_states import HiddenStates
-from specchat.llama.token_positions import Positions
 
 HIGHEST, BITS = -2, 30
 """The ids of cells: -1 is llama.cpp's id of no token, and all fit in 32 bits."""
@@ -96,13 +95,3 @@ def cells_left(images: ImageIndex, tokens: Sequence[int], place: int) -> int:
             return max(1, first + len(cells.ids) - place)
         first -= 1
     return 1
-
-
-def note_positions(positions: Positions, images: ImageIndex, tokens: Sequence[int]) -> None:
-    """Note the positions that the images of a text take, as far as they are known."""
-    if not images:
-        return
-    for place in (np.asarray(tokens, np.int64) < 0).nonzero()[0].tolist():
-        if cells := images.get(tokens[place]):
-            end = place + len(cells.ids)
-            positions.note(end, len(cells.ids) - cells.num_positions)

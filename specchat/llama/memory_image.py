@@ -41,7 +41,7 @@ class MemoryImage:
 
     For a prediction head, `states` holds those of its target's that it has not read yet, and
     `others` the memories of the heads after it. `ends` are the lengths after the passes that filled
-    the memory, from the first on, as far as known.
+    the memory, from the first on, as far as known; `gaps` those of the text's positions (M-RoPE).
     """
 
     tokens: Sequence[int]
@@ -49,6 +49,7 @@ class MemoryImage:
     checkpoints: tuple[Checkpoint, ...] = ()
     states: object = field(default=None, compare=False)
     ends: tuple[int, ...] = ()
+    gaps: tuple[tuple[int, int], ...] = ()
     others: tuple["MemoryImage", ...] = ()
 
     @property

@@ -2,32 +2,22 @@
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specchat.decoding.ports import PromptProgress, Rows
-from specchat.errors import ContextFull, EngineFailed
+from specchat.errors import ContextFull
 from specchat.llama.batch import Batch
 from specchat.llama.hidden_states import HiddenStates
-from specchat.llama.image_cells import (
-    ImageCells,
-    cells_left,
-    image_at,
-    note_positions,
-    text_length,
-    without_part,
-)
+from specchat.llama.image_reading import ImageReading
 from specchat.llama.library import api
 from specchat.llama.memory_image import MemoryImage, read_state, write_state
 from specchat.llama.native_context import NativeContext
 from specchat.llama.pass_record import PassRecord
 from specchat.llama.rollback import Rollback, choose_rollback, longest_within
 
-STAND_IN = 0
-"""The token that a head's batch has for a cell of an image, whose states say what it is."""
 LONGEST_REPLAY = 16
 """Once more tokens than this wait to be replayed, they are, and a new state is saved."""
 
@@ -64,8 +54,7 @@ class TextMemory:
     `capacity` is the number of tokens that fit, `longest_draft` the number a step may draft and
     roll back. A context that `is_longest` cannot be made larger. A replay after a rollback, whether
     by itself or as part of a verification pass, takes at most `longest_replay` tokens a pass.
-    `num_evaluated` is the number of tokens in llama.cpp's memory. Encoding images has taken
-    `image_seconds` so far.
+    `num_evaluated` is the number of tokens in llama.cpp's memory.
 
     Tokens below zero are cells of images, which are read whole and never cut
     (specchat.llama.image_cells).
@@ -78,7 +67,6 @@ class TextMemory:
         """Begin with an empty memory."""
         self.native, self.sequence = native, sequence
         self.tokens: list[int] = []
-        self.image_seconds = 0.0
         self.listener: PassListener | None = None
         self.source: StateSource | None = None
         self.model, self.shape = native.model, native.shape
@@ -87,14 +75,13 @@ class TextMemory:
         self.longest_draft = native.shape.num_rows - 1
         self._chunk = self.longest_replay = native.chunk
         self.batch = native.new_batch(sequence)
-        self._image_batch: Batch | None = None
+        self._images = ImageReading(native, sequence)
         self.vocabulary_size = native.model.vocabulary.size
         self.num_evaluated = 0
         self._record = PassRecord()
         self._num_last = 0
         self._last = slice(0)
         self._num_padded = 0
-        self._is_placing = False
         is_alone = native.shape.num_texts == 1
         self.rollback_kind = Rollback(self.handle, sequence=sequence, is_alone=is_alone)
         self.rollback_kind = choose_rollback(
@@ -118,9 +105,14 @@ class TextMemory:
         """The tokens of the text that the next pass reads again."""
         return len(self.tokens) - self.num_evaluated
 
+    @property
+    def image_seconds(self) -> float:
+        """The seconds that encoding images has taken so far."""
+        return self._images.seconds
+
     def count_known(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of this text are in the memory."""
-        return self._whole(tokens, count_common(self.tokens, tokens))
+        return self._images.whole(tokens, count_common(self.tokens, tokens))
 
     def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many were there already.
@@ -160,10 +152,12 @@ class TextMemory:
         while len(self.tokens) < len(tokens):
             start = len(self.tokens)
             most = self.native.brief_chunk if is_brief() else self._chunk
-            if self._is_image(tokens[start]):
+            if self._images.has(tokens[start]):
+                self._catch_up()  # a failed pass of several texts may have shortened the memory
                 self._read_image(tokens, start)
             else:
-                self.evaluate(tokens[start : start + self._text_length(tokens, start, most)], 0)
+                most = self._images.text_length(tokens, start, most)
+                self.evaluate(tokens[start : start + most], 0)
             if on_progress:
                 on_progress(len(self.tokens), len(tokens))
             yield
@@ -204,7 +198,7 @@ class TextMemory:
         """
         missing = self.tokens[self.num_evaluated :]
         is_long = len(missing) + len(tokens) > self.longest_replay
-        if missing and (is_long or (self.native.reads_images and min(missing) < 0)):
+        if missing and (is_long or self._images.has(min(missing))):
             self._catch_up()
             missing = []
         return [*missing, *tokens] if missing else tokens
@@ -276,16 +270,13 @@ class TextMemory:
         """
 
         def size_at(start: int, stop: int) -> int:
-            most = min(self._chunk, stop - start)
-            if not self._is_image(tokens[start]):
-                return self._text_length(tokens, start, most)
             # a later pass over the same image begins inside it
-            return min(most, cells_left(self.model.images, tokens, start))
+            return self._images.pass_length(tokens, start, min(self._chunk, stop - start))
 
         planned = self._record.planned(stops, len(tokens), size_at)
         while True:
             known = min(self.count_known(tokens), self.num_evaluated)
-            length = self._whole(tokens, self._record.num_matching(planned, known))
+            length = self._images.whole(tokens, self._record.num_matching(planned, known))
             if length < len(self.tokens):
                 self.rollback(length)
             if length == self.num_evaluated:
@@ -339,9 +330,12 @@ class TextMemory:
         """Return a copy of the memory. Raises MemoryError if there is no room for one."""
         self.native.require_open()
         kind = self.rollback_kind
-        tokens = self.tokens[: self.num_evaluated]
         return MemoryImage(
-            tokens, read_state(self.handle, self.sequence), kind.lend(), ends=self._record.ends
+            self.tokens[: self.num_evaluated],
+            read_state(self.handle, self.sequence),
+            kind.lend(),
+            ends=self._record.ends,
+            gaps=kind.positions.gaps,
         )
 
     def restore(self, image: MemoryImage) -> None:
@@ -358,8 +352,7 @@ class TextMemory:
             self.tokens, self.num_evaluated = [], self.rollback_kind.empty()
             raise
         self.tokens, self.num_evaluated = list(image.tokens), image.length
-        if self.native.reads_images:
-            note_positions(self.rollback_kind.positions, self.model.images, self.tokens)
+        self.rollback_kind.positions.begin_with(image.gaps)
         if self.rollback_kind.restores_bits:
             self._record.begin_with(image.ends)
 
@@ -370,7 +363,7 @@ class TextMemory:
 
     def reachable_in(self, image: MemoryImage, tokens: Sequence[int]) -> int:
         """Return the same as `reachable`, for a copy of this memory if it were restored."""
-        length = self._whole(tokens, count_common(image.tokens, tokens))
+        length = self._images.whole(tokens, count_common(image.tokens, tokens))
         if length == image.length or self.rollback_kind.removes_any_tail:
             return length
         return longest_within(image.checkpoints, length)
@@ -378,10 +371,11 @@ class TextMemory:
     def _catch_up(self) -> None:
         """Evaluate the tokens that have waited since a rollback to a saved state."""
         while missing := self.tokens[self.num_evaluated :]:
-            if self._is_image(missing[0]):
+            if self._images.has(missing[0]):
                 self._read_image(self.tokens, self.num_evaluated)
             else:
-                self._decode(missing[: self._text_length(missing, 0, self.longest_replay)], 0)
+                length = self._images.text_length(missing, 0, self.longest_replay)
+                self._decode(missing[:length], 0)
 
     def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
         """Evaluate the next tokens in as many passes as needed.
@@ -401,11 +395,7 @@ class TextMemory:
         start = self.num_evaluated
         if self.source:
             self.source.fill(start, len(tokens))
-        shown = tokens
-        if not self.native.reads_images:
-            shown = [token if token >= 0 else STAND_IN for token in tokens]
-        elif self._is_placing or self.rollback_kind.positions:
-            self._place(start, len(tokens))
+        shown = self._images.show(self.batch, tokens, start, self.rollback_kind.positions)
         self.batch.fill(
             shown, len(tokens) if num_rows and self.native.gives_all_logits else num_rows
         )
@@ -413,31 +403,6 @@ class TextMemory:
         self._record.note(start, len(tokens))
         if self.listener:
             self.listener.after_pass(start, tokens, is_prompt=not num_rows)
-
-    def _place(self, start: int, count: int) -> None:
-        """Give tokens their positions where images before them take fewer than cells."""
-        positions = self.rollback_kind.positions
-        self._is_placing = bool(positions)
-        if self._is_placing:
-            self.batch.place(positions.at(start), count)
-        else:
-            self.batch.leave_places()
-
-    def _is_image(self, token: int) -> bool:
-        """Return True for a cell of an image that this context reads itself."""
-        return token < 0 and self.native.reads_images
-
-    def _text_length(self, tokens: Sequence[int], start: int, most: int) -> int:
-        """Return how many tokens from `start` on can be read together, up to `most`."""
-        if not self.native.reads_images:
-            return min(most, len(tokens) - start)
-        return text_length(tokens, start, most)
-
-    def _whole(self, tokens: Sequence[int], length: int) -> int:
-        """Return how many of the first `length` tokens end with a whole image, or with text."""
-        if not self.native.reads_images:
-            return length
-        return without_part(self.model.images, tokens, length)
 
     def _make_way(self) -> None:
         """Remove from llama.cpp's memory what is there beside the text: nothing."""
@@ -447,39 +412,24 @@ class TextMemory:
 
         Raises as `evaluate` does; the memory is then as it was.
         """
-        cells, length = image_at(self.model.images, tokens, place), len(self.tokens)
-        count = len(cells.ids)
-        if not cells.is_causal and count > self._chunk:  # llama.cpp would end the process
-            raise EngineFailed(f"the image takes {count} tokens at once: try --batch {count}")
-        began = perf_counter()
-        states = cells.encode()
-        self.image_seconds += perf_counter() - began
+        cells, states = self._images.encoded(tokens, place)
+        count, length, positions = len(cells.ids), len(self.tokens), self.rollback_kind.positions
         self._make_way()
         try:
             for first in range(0, count, self._chunk):
-                self._pass_image(cells, states, place, first)
+                batch = self._images.part(cells, states, first, positions.at(place))
+                with nullcontext() if cells.is_causal else self.native.non_causal():
+                    self.run(batch)
+                start, ids = place + first, cells.ids[first : first + batch.count]
+                self._record.note(start, len(ids))
+                self.tokens[start : start + len(ids)] = ids  # a head that follows reads them now
+                if self.listener:
+                    self.listener.after_pass(start, ids, is_prompt=True)
         except BaseException:
             self._forget(place)
             del self.tokens[length:]
             raise
-        self.rollback_kind.positions.note(place + count, count - cells.num_positions)
-
-    def _pass_image(self, cells: ImageCells, states: HiddenStates, place: int, first: int) -> None:
-        """Evaluate the cells of an image at a place from the first on, as many as a pass takes."""
-        ids = cells.ids[first : first + self._chunk]
-        start, count = place + first, len(ids)
-        if self._image_batch is None:
-            self._image_batch = self.native.new_image_batch(self.sequence)
-        batch = self._image_batch
-        batch.inputs[:count] = states[first : first + count]
-        batch.fill([STAND_IN] * count, 0)
-        batch.place_each(cells.placed(self.rollback_kind.positions.at(place), first, count))
-        with nullcontext() if cells.is_causal else self.native.non_causal():
-            self.run(batch)
-        self._record.note(start, count)
-        self.tokens[start : start + count] = ids  # a head that follows reads them at once
-        if self.listener:
-            self.listener.after_pass(start, ids, is_prompt=True)
+        positions.note(place + count, count - cells.num_positions)
 
     def _forget(self, length: int) -> None:
         """Remove what was evaluated after `length` tokens from llama.cpp's memory."""

@@ -1,5 +1,7 @@
 """The positions of a text's tokens, where an image takes fewer of them than cells."""
 
+from collections.abc import Iterable
+
 
 class Positions:
     """The positions of the tokens in a memory, each of which has a cell.
@@ -10,11 +12,20 @@ class Positions:
 
     def __init__(self) -> None:
         """Begin with an empty memory."""
-        self._gaps: list[tuple[int, int]] = []  # by the ends of images: cells without a position
+        self._gaps: list[tuple[int, int]] = []
 
     def __bool__(self) -> bool:
         """Whether some positions are not the tokens' places."""
         return bool(self._gaps)
+
+    @property
+    def gaps(self) -> tuple[tuple[int, int], ...]:
+        """The ends of images that take fewer positions than cells, and how many fewer."""
+        return tuple(self._gaps)
+
+    def begin_with(self, gaps: Iterable[tuple[int, int]]) -> None:
+        """Begin with those of a memory that is restored."""
+        self._gaps = list(gaps)
 
     def at(self, length: int) -> int:
         """Return the position after the first `length` tokens."""

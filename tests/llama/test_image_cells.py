@@ -14,7 +14,6 @@ from specchat.llama.image_cells import (
     cells_left,
     ids_of,
     image_at,
-    note_positions,
     text_length,
     without_part,
 )
@@ -75,16 +74,16 @@ def test_an_unknown_image_is_not_counted(index: ImageIndex) -> None:
     """A text from disk may have one that no prompt has shown: all of it is read again."""
     unknown = list(ids_of(b"unknown", 5))
     assert without_part(index, [5, *unknown, 6], 4) == 1
-    positions = Positions()
-    note_positions(positions, index, [5, *unknown, 6])
-    assert not positions
 
 
-def test_positions_follow_what_images_take(images: list[ImageCells], index: ImageIndex) -> None:
+def test_positions_follow_what_images_take() -> None:
     """They are the places in the text until an image saves some; cutting forgets it."""
-    first, second = images
     positions = Positions()
-    note_positions(positions, index, [5, 6, *first.ids, 7, *second.ids, 8])
+    positions.note(8, 3)
+    positions.note(13, 2)
+    again = Positions()
+    again.begin_with(positions.gaps)
+    assert again.at(14) == 9
     assert [positions.at(length) for length in (0, 2, 8, 9, 13, 14)] == [0, 2, 5, 6, 8, 9]
     positions.cut(9)
     assert positions.at(14) == 11

@@ -114,3 +114,42 @@ def test_images_are_read_as_llama_cpp_reads_them(
     rows.append(context.evaluate(tokens[-1:], 1)[0].copy())
     for row in rows:
         assert np.abs(row - expected).max() < 1e-3
+
+
+def test_a_copy_of_a_text_knows_its_positions_itself(
+    read: tuple[Context, Vision, list[Image]],
+) -> None:
+    """Also if no prompt has shown its images since, as after a restart."""
+    context, vision, images = read
+    tokens, kept = text_of(context, vision, images)
+    context.prefill(tokens)
+    expected = context.evaluate([9], 1)[0].copy()
+    context.prefill(tokens)
+    copied = context.image()
+    context.prefill([])
+    context.model.images.clear()
+    context.restore(copied)
+    context.mark()
+    context.evaluate([99, 9], 2)
+    context.rollback(len(tokens))
+    assert np.abs(context.evaluate([9], 1)[0] - expected).max() < 1e-3
+    del kept
+
+
+def test_an_image_is_read_after_all_of_the_text_before_it(
+    read: tuple[Context, Vision, list[Image]],
+) -> None:
+    """A failed pass of several texts may have returned a hybrid's memory to an earlier state."""
+    context, vision, images = read
+    tokens, _kept = text_of(context, vision, images)
+    context.prefill(tokens)
+    expected = context.evaluate([9], 1)[0].copy()
+    for num_passes in (1, 2):
+        context.prefill([])
+        reading = context.reading(tokens, None, lambda: False)
+        for _ in range(num_passes):
+            next(reading)
+        context.undo(0)  # as JointPasses does with the texts that were not in the pass
+        for _ in reading:
+            pass
+        assert np.abs(context.evaluate([9], 1)[0] - expected).max() < 1e-3
