@@ -27,9 +27,6 @@ INPUTS = (
 CHOICES = ("SPECCHAT_BACKEND", "SPECCHAT_LLAMA_WHEEL")
 """The set-up's own variables; what was chosen holds until they are set again."""
 
-IMAGES = "images"
-"""The stamp of the library for images, which only those who show one need."""
-
 DEMO_TARGET = "specchat/catalogue/demo/target.gguf"
 CPU_FACTS = ("vendor_id", "model name", "flags", "CPU implementer", "CPU part", "Features")
 COMPILED_FOR = ("avx", "amx", "sse", "ssse", "fma", "f16c", "bmi", "gfni", "asimd", "sve", "i8mm")
@@ -39,24 +36,6 @@ COMPILED_FOR = ("avx", "amx", "sse", "ssse", "fma", "f16c", "bmi", "gfni", "asim
 def is_ready(stamp: str) -> bool:
     """Return True if this stamp was written for the current inputs."""
     return read(os.path.join(RECORDS, stamp)) == wanted_state()
-
-
-def lacks_images(arguments: "list[str]") -> bool:
-    """Return True if these arguments show images that are there, and nothing here reads them yet.
-
-    Whatever is wrong with the arguments is said before a minute is spent on building.
-    """
-    projectors = _values("--projector", arguments) or [os.environ.get("SPECCHAT_PROJECTOR", "")]
-    shows = any(map(os.path.isfile, _values("--image", arguments)))
-    return shows and os.path.isfile(projectors[-1]) and not is_ready(IMAGES)
-
-
-def _values(option: str, arguments: "list[str]") -> "list[str]":
-    """Return what an option is given, as `--option VALUE` or `--option=VALUE`."""
-    before = enumerate(arguments[:-1], 1)
-    found = [arguments[number] for number, word in before if word == option]
-    found += [word[len(option) + 1 :] for word in arguments if word.startswith(option + "=")]
-    return [os.path.expanduser(value) for value in found]
 
 
 def wanted_state() -> str:

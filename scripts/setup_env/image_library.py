@@ -26,6 +26,8 @@ from scripts.setup_env.running import (
 )
 from scripts.setup_env.stages import TESTING, llama_version, requirements, write_stamp
 
+IMAGES = "images"
+"""The stamp of what is made here."""
 PROJECT = Path(__file__).parent / "images"
 INSIDE = Path("vendor", "llama.cpp")
 CPU = Backend("CPU", core_minutes=2)
@@ -39,7 +41,7 @@ def build_once() -> bool:
             run_pip("install", *(pin for pin in requirements(TESTING) if pin.startswith("pillow")))
             if not _is_here():
                 _build(wheels.BUILD / "images")
-            write_stamp(fast.IMAGES, fast.wanted_state())
+            write_stamp(IMAGES, fast.wanted_state())
     except SetUpFailed as failure:
         say(f"images cannot be read: {failure}")
     except CommandFailed as failure:
@@ -64,7 +66,7 @@ def _libraries() -> Path:
     """Return the folder of the installed llama.cpp's libraries. Raises SetUpFailed without any."""
     found = next(Path(fast.VENV).rglob("site-packages/llama_cpp/lib"), None)
     if found is None:
-        raise SetUpFailed("llama.cpp is not installed: run scripts/specchat without an image first")
+        raise SetUpFailed("llama.cpp is not installed: run scripts/specchat first")
     return found
 
 
@@ -109,8 +111,8 @@ def keep(built: Path, place: Path) -> None:
 
 
 def main() -> int:
-    """Build the library by itself."""
-    return 0 if build_once() else 1
+    """Build the library, unless that was done."""
+    return 0 if fast.is_ready(IMAGES) or build_once() else 1
 
 
 if __name__ == "__main__":

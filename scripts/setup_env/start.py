@@ -13,14 +13,11 @@ from scripts.setup_env.interpreter import require_new_python
 def run_specchat(arguments: "list[str]") -> int:
     """Run specchat in the environment with these arguments, after any set-up needed."""
     command = ["-P", "-m", "specchat"] + arguments
-    if fast.is_ready("ready") and not fast.lacks_images(arguments):
+    if fast.is_ready("ready"):
         status = _replace_process(command)
         if status is not None:
             return status
-    status = _set_up(with_dev=False)
-    if not status and fast.lacks_images(arguments):
-        _build_image_library()
-    status = status or _replace_process(command)
+    status = _set_up(with_dev=False) or _replace_process(command)
     if status is None:
         print(
             "specchat: cannot start " + fast.venv_python() + "; remove .venv and try again",
@@ -47,13 +44,6 @@ def _set_up(*, with_dev: bool) -> int:
     from scripts.setup_env.stages import run_set_up
 
     return run_set_up(with_dev=with_dev)
-
-
-def _build_image_library() -> None:
-    """Build what reads images; if that fails, specchat says so where it is needed."""
-    from scripts.setup_env.image_library import build_once
-
-    build_once()
 
 
 def _replace_process(arguments: "list[str]") -> "int | None":

@@ -46,6 +46,7 @@ from specchat.images.image import with_images
 from specchat.planning.device import find_machine
 from specchat.safe_text import harmless
 from specchat.structured.structure import Structure
+from specchat.system.clone import set_up
 from specchat.wording import answer_line, speculation_line
 
 GREEN, UNDERLINED, DIM, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[2m", "\x1b[0m"
@@ -64,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     images = images_of(arguments)
     if images and answerer.pair:
         require_projector(loading_of(arguments, answerer.pair))
+        set_up("image_library")
     prompt = with_images(_prompt(arguments), images)
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)

@@ -3,6 +3,7 @@
 import argparse
 from contextlib import ExitStack
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from specchat import drafter_registry
@@ -23,6 +24,7 @@ from specchat.server.client_setups import SETUPS, Served, setup_text
 from specchat.server.packages import require_packages
 from specchat.sharing.process_engine import ProcessEngine
 from specchat.sharing.shared_engine import SharedEngine
+from specchat.system.clone import set_up
 
 if TYPE_CHECKING:
     from specchat.server.port import Port
@@ -47,6 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
         port = stack.enter_context(Port(options))
         if arguments.client:  # before the pair is loaded for nothing
             setup_text(arguments.client, Served(port.address, port.key, pair.name, 0))
+        if loading.projector:  # who sends texts does not wait for it
+            Thread(target=set_up, args=["image_library", lambda _: None], daemon=True).start()
         loaded = ProcessEngine(loading, show_loading)  # here, where Ctrl+C ends it
         engine = SharedEngine(partial(ProcessEngine, loading), engine=loaded)
         stack.callback(engine.close)

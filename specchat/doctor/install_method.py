@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from specchat.doctor.repairs import ROOT, quoted
+from specchat.doctor.repairs import quoted
+from specchat.system.clone import ROOT
 
 NAME = "specchat"
 CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))

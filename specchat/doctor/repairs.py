@@ -6,12 +6,11 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from specchat.doctor import toolchains
+from specchat.system.clone import ROOT, is_clone
 
 LLAMA = "llama-cpp-python"
-ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_AMX = {name: " ".join(toolchains.WITHOUT_AMX) for name in ("CFLAGS", "CXXFLAGS")}
 """Variables that disable instructions which some virtual machines report but do not support."""
 LIBRARIES = {
@@ -33,7 +32,7 @@ LIBRARIES = {
 def rebuild(backend: str = "", environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the commands that rebuild llama.cpp for a backend, or for the CPU alone."""
     before = tuple(filter(None, [toolkit_command(backend)]))
-    if _is_clone():  # the set-up script detects the right CPU instructions itself
+    if is_clone():  # the set-up script detects the right CPU instructions itself
         return (*before, *_rerun_set_up({"SPECCHAT_BACKEND": backend.lower()} if backend else {}))
     of_backend = [toolchains.DEFINITIONS[backend]] if backend else []
     definitions = {"CMAKE_ARGS": " ".join([*of_backend, *toolchains.WORKERS])}
@@ -49,7 +48,7 @@ def rebuild(backend: str = "", environment: Mapping[str, str] | None = None) -> 
 
 def reinstall() -> tuple[str, ...]:
     """Return the command that restores specchat's own files."""
-    if _is_clone():
+    if is_clone():
         return (f"git -C {quoted(str(ROOT))} checkout -- specchat",)
     return (_install_command("specchat", "--no-deps"),)
 
@@ -65,7 +64,7 @@ def library_commands(reason: str) -> tuple[str, ...]:
 
 def restore(package: str) -> tuple[str, ...]:
     """Return the commands that bring a missing package back."""
-    if _is_clone():  # without the stamp, the set-up script makes its environment again
+    if is_clone():  # without the stamp, the set-up script makes its environment again
         return _rerun_set_up({}, "venv")
     return (_install_command(package),)
 
@@ -121,12 +120,6 @@ def quoted(word: str) -> str:
     if sys.platform == "win32":
         return f'"{word}"' if " " in word else word
     return shlex.quote(word)
-
-
-def _is_clone() -> bool:
-    """Return True in the environment created by a clone's set-up script."""
-    has_script = (ROOT / "scripts" / "specchat").is_file()
-    return has_script and Path(sys.prefix).resolve() == (ROOT / ".venv").resolve()
 
 
 def _compiler_variables(backend: str) -> Mapping[str, str]:

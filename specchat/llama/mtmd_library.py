@@ -45,8 +45,8 @@ def load() -> ModuleType:
         mtmd: Any = import_module("llama_cpp.mtmd_cpp")
     except FAILURES as failure:
         raise EngineFailed(
-            f"this build of llama.cpp cannot read images ({_first_line(failure)}): scripts/specchat"
-            " builds what is missing when it is called with --image and --projector"
+            f"this build of llama.cpp cannot read images ({_first_line(failure)}): reinstall"
+            " llama-cpp-python with CMAKE_ARGS=-DLLAVA_BUILD=ON"
         ) from failure
     library.start()
     mtmd.mtmd_helper_log_set(library.log_callback(), None)

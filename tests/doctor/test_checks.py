@@ -99,7 +99,7 @@ def test_a_llama_cpp_that_cannot_be_loaded_has_a_fix(
     error: str, detail: str, fix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command installs what is missing, and the advice to call the doctor is left out."""
-    monkeypatch.setattr(repairs, "_is_clone", lambda: False)
+    monkeypatch.setattr(repairs, "is_clone", lambda: False)
     found = llama.check_build(ChildResult(error=error))
 
     assert (found.state, found.detail) == ("problem", detail)

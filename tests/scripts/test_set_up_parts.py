@@ -596,31 +596,3 @@ def test_the_source_is_extracted_by_any_python(
             assert not (tmp_path.parent / "x").exists()
             assert not Path("/x").exists()
             assert not (tmp_path / "out/a/x").is_symlink()
-
-
-@table(
-    ("arguments", "is_built"),
-    [
-        (["ask", "--image", "{image}", "--projector", "{projector}", "What?"], True),
-        (["ask", "--image={image}", "--projector={projector}"], True),
-        (["ask", "--image", "none.png", "--image", "{image}", "--projector", "{projector}"], True),
-        (["ask", "--image"], False),
-        (["ask", "--image", "none.png", "--projector", "{projector}"], False),
-        (["ask", "--image", "{image}"], False),
-        (["ask", "--image", "{image}", "--projector", "none"], False),
-        (["ask", "--projector", "{projector}", "What is --image?"], False),
-    ],
-)
-def test_what_reads_images_is_built_for_images_that_are_there(
-    arguments: list[str], is_built: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A misspelt name is said at once, not after minutes of building."""
-    monkeypatch.setattr(fast, "RECORDS", str(tmp_path))
-    monkeypatch.delenv("SPECCHAT_PROJECTOR", raising=False)
-    names = {"image": tmp_path / "a.png", "projector": tmp_path / "mmproj.gguf"}
-    for path in names.values():
-        path.touch()
-    given = [word.format(**names) for word in arguments]
-    assert fast.lacks_images(given) == is_built
-    monkeypatch.setenv("SPECCHAT_PROJECTOR", str(names["projector"]))
-    assert fast.lacks_images(["ask", "--image", str(names["image"])])
