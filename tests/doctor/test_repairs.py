@@ -64,7 +64,7 @@ def test_a_build_without_amx_has_its_flags(installed: Path) -> None:
 
 def test_a_clone_is_set_up_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its set-up gets the backend as a variable, and keeps to it."""
-    monkeypatch.setattr(mending, "_is_clone", lambda: True)
+    monkeypatch.setattr(mending, "is_clone", lambda: True)
     for program in ("nvcc", "glslc"):
         (tmp_path / program).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -93,7 +93,7 @@ def test_an_installation_for_vulkan_completes_old_headers(
 def test_files_of_its_own_come_back(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files are restored from the package, or from the clone's history."""
     assert reinstall()[0].endswith("--force-reinstall --no-cache-dir --no-deps specchat")
-    monkeypatch.setattr(mending, "_is_clone", lambda: True)
+    monkeypatch.setattr(mending, "is_clone", lambda: True)
     assert reinstall()[0].startswith("git -C ")
 
 
@@ -137,7 +137,7 @@ def test_every_command_is_good_shell(
     backend: str, is_clone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The shell reads it without complaint."""
-    monkeypatch.setattr(mending, "_is_clone", lambda: is_clone)
+    monkeypatch.setattr(mending, "is_clone", lambda: is_clone)
     for command in rebuild(backend, WITHOUT_AMX):
         done = subprocess.run(["/bin/sh", "-n", "-c", command], capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b"")

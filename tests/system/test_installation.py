@@ -93,7 +93,7 @@ def test_the_doctor_repairs_the_package_that_llama_cpp_lacks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Building llama.cpp again would not bring it back."""
-    monkeypatch.setattr(mending, "_is_clone", lambda: True)
+    monkeypatch.setattr(mending, "is_clone", lambda: True)
     answer = ChildResult(NO_REPORT, error="ModuleNotFoundError: No module named 'numpy'")
     forget, again = backend.check_build(answer).fix
     assert forget.endswith(".venv/setup/venv")
