@@ -1,12 +1,17 @@
-"""Measure several clients of `specchat serve` at once: decoded together, and in turns.
+"""Measure several clients at once: specchat's answers in turns and together, and llama-server's.
 
     python scripts/measure/measure_clients.py [--pair demo | --target FILE [--draft FILE]]
-        [--clients 1 2 4] [--rounds 3] [--tokens 100] [--threads 2]
+        [--llama-server FILE] [--clients 1 2 4] [--rounds 3] [--tokens 100] [--long 4000]
+        [--threads 2]
 
-Two servers have the same pair, one with `--at-once` for as many answers as there are clients. Each
-round asks both, one after the other, with the order swapped every time, with drafts and without.
-Prints, for each number of clients, the tokens per second of all together, and the longest time
-between two parts of a stream; then what a long prompt does to the streams beside it.
+Two servers of specchat have the same pair, one with `--at-once` for as many answers as there are
+clients. With --llama-server one more has as many slots, and with --draft another that drafts with
+it, for the rows with drafts; without --draft these rows show the plain one again. Each round asks
+all servers, one after the other, with the order swapped every time. Prints, for each number of
+clients, the tokens per second of all together, their ratios round by round, and the longest time
+between two parts of a stream; then what a prompt of --long tokens waits for that arrives while
+three others write, and what these wait for. A server starts once the one before it has measured its
+passes, and then waits idle.
 """
 
 from __future__ import annotations
@@ -14,16 +19,20 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import statistics
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import psutil
+
 from scripts.support.counts import positive
+from scripts.support.llama_server import ask, running_server
 from scripts.support.machine_line import machine_line
 from scripts.support.server_process import ServerProcess
 
@@ -37,87 +46,169 @@ TEXTS = (
     "How a clock works:",
     "Rain fell on the",
 )
-LONG = "The quick brown fox jumps over the lazy dog, and the dog sleeps. " * 250
+SENTENCE = "The quick brown fox jumps over the lazy dog, and the dog sleeps. "
+WRITERS = 3
+"""The clients that write while a long prompt arrives."""
+WRITTEN = 400
+"""The tokens that each of them writes."""
+CONTEXT = 8192
+SECONDS_TO_MEASURE = 4
+"""After so long an idle server has begun to measure its passes."""
+IDLE_SHARE = 0.1
+"""A server that takes less of a second of one core is idle."""
+
+Runs = dict[str, list[list["Stream"]]]
+"""The streams of each server, round by round."""
 
 
 class Stream(NamedTuple):
     """What a client saw of a stream."""
 
+    num_prompt: int
     num_tokens: int
     first_s: float
     longest_gap: float
-    text: str
+    seconds: float
 
 
 def main() -> None:
-    """Print a line per number of clients and way."""
+    """Print a line per number of clients and way of drafting, then one per server."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--pair", default="demo")
     parser.add_argument("--target", type=Path)
     parser.add_argument("--draft", type=Path)
-    parser.add_argument("--clients", type=positive, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--llama-server", type=Path, metavar="FILE", help="the program, to compare")
+    parser.add_argument("--clients", type=positive, nargs="*", default=[1, 2, 4])
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--tokens", type=positive, default=100)
+    parser.add_argument("--long", type=int, default=4000, help="tokens of the long prompt, 0: none")
     parser.add_argument("--threads", type=positive, default=2)
     options = parser.parse_args()
-    words = ["--pair", options.pair]
-    if options.target:
-        words = ["--target", str(options.target)]
-        words += ["--draft", str(options.draft)] if options.draft else []
-    words += ["--ctx", "8192", "--threads", str(options.threads)]
+    if options.llama_server and not options.target:
+        parser.error("--llama-server needs --target")
+    if max(options.clients, default=0) > len(TEXTS):
+        parser.error(f"at most {len(TEXTS)} clients")
     print(f"{machine_line()}; {options.target.name if options.target else options.pair}")
-    print("| clients | drafts | in turns | together | ratio | longest gap in turns | together |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    with tempfile.TemporaryDirectory(prefix="specchat-measure-") as folder:
+    with tempfile.TemporaryDirectory(prefix="specchat-measure-") as state:
+        if options.clients:
+            names = ["in turns", "together", *(["llama-server"] if options.llama_server else [])]
+            cells = [*names, *(f"together / {name}" for name in names if name != "together")]
+            cells += [f"longest gap {name}" for name in names]
+            print(f"| clients | drafts | {' | '.join(cells)} |")
+            print("| --- " * (len(cells) + 2) + "|", flush=True)
         for count in options.clients:
-            with ExitStack() as stack:
-                servers = {
-                    name: stack.enter_context(
-                        ServerProcess(Path(folder), [*words, "--at-once", str(at_once)])
-                    )
-                    for name, at_once in (("turns", 1), ("together", max(2, count)))
-                }
+            with servers(Path(state), options, count) as addresses:
                 for drafter in ("none", "auto"):
-                    print(row(servers, count, drafter, options), flush=True)
-                if count == options.clients[-1]:
-                    for name, server in servers.items():
-                        print(f"a long prompt beside {count - 1} streams, {name}: {beside(server)}")
+                    print(row(addresses[drafter], count, drafter, options), flush=True)
+        if options.long:
+            with servers(Path(state), options, WRITERS + 1) as addresses:
+                print_beside(addresses["none"], options)
 
 
-def row(
-    servers: dict[str, ServerProcess], count: int, drafter: str, options: argparse.Namespace
-) -> str:
-    """Return the medians of both ways for so many clients."""
-    rates: dict[str, list[float]] = {name: [] for name in servers}
-    gaps: dict[str, list[float]] = {name: [] for name in servers}
+@contextmanager
+def servers(
+    state: Path, options: argparse.Namespace, count: int
+) -> Iterator[dict[str, dict[str, str]]]:
+    """Start the servers for so many clients; yield their addresses, without drafts and with."""
+    words = ["--target", str(options.target)] if options.target else ["--pair", options.pair]
+    words += ["--draft", str(options.draft)] if options.draft else []
+    words += ["--ctx", str(CONTEXT), "--threads", str(options.threads)]
+    with ExitStack() as stack:
+        own = dict[str, str]()
+        for name, at_once in (("in turns", 1), ("together", max(2, count))):
+            server = ServerProcess(state, [*words, "--at-once", str(at_once)])
+            own[name] = stack.enter_context(server).address
+            wait_until_measured(server)
+        both = {"none": dict(own), "auto": own}
+        threads = str(options.threads)
+        slots = ["-np", str(count), "-c", str(CONTEXT * count), "-t", threads, "-tb", threads]
+        if options.llama_server:
+            llama = running_server(options.llama_server, options.target, *slots)
+            both["none"]["llama-server"] = stack.enter_context(llama)
+            if options.draft:
+                slots += ["-md", str(options.draft), "--spec-type", "draft-simple"]
+                llama = running_server(options.llama_server, options.target, *slots)
+                both["auto"]["llama-server"] = stack.enter_context(llama)
+            else:
+                both["auto"] = both["none"]
+        yield both
+
+
+def wait_until_measured(server: ServerProcess) -> None:
+    """Wait until a server that nothing is asked of needs no time of the processor."""
+    time.sleep(SECONDS_TO_MEASURE)
+    before = -1.0
+    while (now := processor_seconds(server)) - before > IDLE_SHARE:
+        before = now
+        time.sleep(1.0)
+
+
+def processor_seconds(server: ServerProcess) -> float:
+    """Return the processor time that a server and its processes have taken."""
+    parent = psutil.Process(server.process.pid)
+    times = [each.cpu_times() for each in (parent, *parent.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
+
+
+def row(addresses: dict[str, str], count: int, drafter: str, options: argparse.Namespace) -> str:
+    """Return the medians of all servers for so many clients."""
+    runs: Runs = {name: [] for name in addresses}
     for number in range(options.rounds + 1):  # the first one warms up
-        for name in servers if number % 2 else reversed(servers):
-            began = time.perf_counter()
-            streams = at_once(servers[name].address, TEXTS[:count], options.tokens, drafter)
-            seconds = time.perf_counter() - began
+        for name in addresses if number % 2 else reversed(addresses):
+            streams = at_once(addresses[name], TEXTS[:count], options.tokens, drafter)
             if number:
-                rates[name].append(sum(each.num_tokens for each in streams) / seconds)
-                gaps[name].append(max(each.longest_gap for each in streams))
-    ratio = statistics.median(
-        one / other for one, other in zip(rates["together"], rates["turns"], strict=True)
-    )
-    turns, together = (statistics.median(rates[name]) for name in servers)
-    waits = " | ".join(f"{statistics.median(gaps[name]):.2f} s" for name in servers)
-    return f"| {count} | {drafter} | {turns:.1f} | {together:.1f} | {ratio:.2f} | {waits} |"
+                runs[name].append(streams)
+    rates = {name: [rate(streams) for streams in done] for name, done in runs.items()}
+    cells = [f"{median(each):.1f}" for each in rates.values()]
+    for name in [each for each in rates if each != "together"]:
+        ratios = [one / other for one, other in zip(rates["together"], rates[name], strict=True)]
+        cells.append(f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    cells += [f"{median(map(longest_gap, done)):.2f} s" for done in runs.values()]
+    return f"| {count} | {drafter} | {' | '.join(cells)} |"
 
 
-def beside(server: ServerProcess) -> str:
-    """Return what a long prompt waits for, and the streams beside it."""
-    found: list[list[Stream]] = []
-    writing = threading.Thread(
-        target=lambda: found.append(at_once(server.address, TEXTS[:3], 300, "none"))
-    )
-    writing.start()
-    time.sleep(1.0)
-    (long,) = at_once(server.address, (LONG,), 4, "none")
-    writing.join()
-    gap = max(each.longest_gap for each in found[0])
-    return f"first token after {long.first_s:.2f} s, longest gap of the others {gap:.2f} s"
+def rate(streams: list[Stream]) -> float:
+    """Return the tokens per second of streams that began together."""
+    return sum(each.num_tokens for each in streams) / max(each.seconds for each in streams)
+
+
+def longest_gap(streams: list[Stream]) -> float:
+    """Return the longest time between two parts of a stream."""
+    return max(each.longest_gap for each in streams)
+
+
+def print_beside(addresses: dict[str, str], options: argparse.Namespace) -> None:
+    """Print what a long prompt waits for, and the streams beside it."""
+    firsts: dict[str, list[float]] = {name: [] for name in addresses}
+    gaps: dict[str, list[float]] = {name: [] for name in addresses}
+    alone: dict[str, list[float]] = {name: [] for name in addresses}
+    found = ask(next(iter(addresses.values())), "tokenize", content=SENTENCE * 100)
+    repeated, num_prompt = options.long * 100 // len(found["tokens"]), 0
+    for number in range(options.rounds):
+        for name in addresses if number % 2 else reversed(addresses):
+            writing = at_once(addresses[name], TEXTS[:WRITERS], WRITTEN, "none")
+            alone[name].append(longest_gap(writing))
+            begun: list[Stream] = []
+            writers = threading.Thread(
+                target=lambda address, found: found.extend(
+                    at_once(address, TEXTS[:WRITERS], WRITTEN, "none")
+                ),
+                args=(addresses[name], begun),
+            )
+            writers.start()
+            time.sleep(1.0)
+            text = f"Part {number}. {SENTENCE * repeated}"  # none that was read before
+            (long,) = at_once(addresses[name], (text,), 4, "none")
+            writers.join()
+            firsts[name].append(long.first_s)
+            gaps[name].append(longest_gap(begun))
+            num_prompt = long.num_prompt
+    print(f"\na prompt of {num_prompt} tokens beside {WRITERS} streams, medians:")
+    print("| server | its first token | longest gap of the streams | without the prompt |")
+    print("| --- | --- | --- | --- |")
+    for name in addresses:
+        cells = [f"{median(each[name]):.2f} s" for each in (firsts, gaps, alone)]
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
 def at_once(address: str, texts: tuple[str, ...], tokens: int, drafter: str) -> list[Stream]:
@@ -146,20 +237,19 @@ def stream_of(address: str, text: str, tokens: int, drafter: str) -> Stream:
     connection.request(
         "POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"}
     )
-    first, longest, count, said = 0.0, 0.0, 0, ""
+    first, longest, num_prompt, count = 0.0, 0.0, 0, 0
     for line in connection.getresponse():
         if not line.startswith(b"data: {"):
             continue
         part, now = json.loads(line[6:]), time.perf_counter()
         if usage := part.get("usage"):
-            count = usage["completion_tokens"]
+            num_prompt, count = usage["prompt_tokens"], usage["completion_tokens"]
         if any(choice["text"] for choice in part["choices"]):
             longest = max(longest, now - latest) if first else 0.0
             first = first or now - began
             latest = now
-            said += "".join(choice["text"] for choice in part["choices"])
     connection.close()
-    return Stream(count, first, longest, said)
+    return Stream(num_prompt, count, first, longest, latest - began)
 
 
 if __name__ == "__main__":
