@@ -4,6 +4,7 @@ import re
 import tomllib
 from functools import partial
 from pathlib import Path
+from threading import RLock
 
 from specchat.options.option import Option
 from specchat.settings.positions import statements
@@ -26,6 +27,9 @@ KEY_LINES = """\
 # quit = "ctrl+q"
 """
 
+_writing = RLock()
+"""Held while a setting is written: threads that write different ones would undo each other's."""
+
 
 def write_setting(path: Path, name: str, value: object) -> None:
     """Write one setting, as its option's `write` returns it; None removes it.
@@ -35,13 +39,14 @@ def write_setting(path: Path, name: str, value: object) -> None:
     or written.
     """
     setting = find_setting(name)
-    if value is not None:
-        value = setting.write(setting.checked(value))
-        for other in TARGETS if name in TARGETS else ():
-            if other != name:
-                write_setting(path, other, None)
-    key_path = (setting.table, setting.key)
-    change_value(path, key_path, value, documented_settings(), partial(_added, setting, value))
+    with _writing:
+        if value is not None:
+            value = setting.write(setting.checked(value))
+            for other in TARGETS if name in TARGETS else ():
+                if other != name:
+                    write_setting(path, other, None)
+        key_path = (setting.table, setting.key)
+        change_value(path, key_path, value, documented_settings(), partial(_added, setting, value))
 
 
 def create_settings(path: Path) -> None:

@@ -212,7 +212,6 @@ class ChatApp(App[None]):
         self.pair_controller.close(SECONDS_TO_END)
         self.conversations.store.set_busy_timeout()
         self.answers.end("cancelled")
-        self.state.race_offer.close()
         if not self.conversations.writes.settle():
             self.failure = (
                 self.failure or f"an answer was not saved. {self.conversations.writes.trouble}"

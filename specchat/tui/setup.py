@@ -22,7 +22,7 @@ SERVER = "the server"
 class PairChoice:
     """An installed pair, or the model of a server.
 
-    `keep`, called once it is loaded, may save it and returns a notice.
+    `keep`, called once it is loaded, may save it and returns a notice; it may take a moment.
     """
 
     name: str

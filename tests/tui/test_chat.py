@@ -557,15 +557,18 @@ async def test_a_preset_is_kept_and_used(tmp_path: Path) -> None:
 async def test_a_conversation_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Into a file in the present folder, in each form."""
     monkeypatch.chdir(tmp_path)
+
+    def exported() -> list[str]:
+        return sorted(path.suffix for path in tmp_path.iterdir() if path.suffix)
+
     app = chat(Script(["An answer."]))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "A question")
         for form in ("md", "json", "html"):
             app.actions.conversations.export(form)
-    written = sorted(Path(name).suffix for name in os.listdir(tmp_path))  # noqa: PTH208  # async
-
-    assert [name for name in written if name] == [".html", ".json", ".md"]
-    assert all(path.stat().st_mode & 0o077 == 0 for path in map(Path, written) if path.suffix)
+        await until(pilot, lambda: exported() == [".html", ".json", ".md"])
+    files = [Path(name) for name in os.listdir(tmp_path)]  # noqa: PTH208  # async
+    assert all(path.stat().st_mode & 0o077 == 0 for path in files if path.suffix)
 
 
 @pytest.mark.slow

@@ -571,7 +571,7 @@ def test_late_reports_of_a_replaced_session_are_ignored(
     assert saved == []
     script.load_error = None
     script.load_hold.set()
-    chat.follow_until(lambda: chat.pair_controller.facts is not None)
+    chat.follow_until(lambda: chat.pair_controller.facts is not None and bool(saved))
     assert len(saved) == 1
     chat.pair_controller.close(SECONDS)
 

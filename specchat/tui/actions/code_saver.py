@@ -1,6 +1,8 @@
 """Saving a code block of an answer to a file."""
 
+import asyncio
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from specchat.errors import InvalidOption, SpecchatError
@@ -63,7 +65,8 @@ class CodeSaver:
         try:
             path, num_bytes = _target(name)
             if num_bytes is None or await self._may_replace(name, num_bytes):
-                _write(path, block.content, is_new=num_bytes is None)
+                write = partial(_write, path, block.content, is_new=num_bytes is None)
+                await asyncio.to_thread(write)
                 count = block.content.count("\n")
                 lines = f"{count} line{'s' * (count != 1)}"
                 self.view.notify(f"Saved {lines} to {in_one_line(name)}.")

@@ -1,9 +1,13 @@
 """What can be done with conversations: opening, searching, naming, exporting, their presets."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from specchat.chat.conversation import Tree
 from specchat.chat.export import NAMES, export_file
 from specchat.chat.preset import Preset
 from specchat.chat.store import SearchResult
@@ -101,8 +105,11 @@ class ConversationActions:
             self.view.notify("There is nothing to export yet.")
         else:
             shown = replace(chat.store.conversation(chat.number), leaf=chat.leaf)
-            path = export_file(Path.cwd(), form, shown, chat.tree)
-            self.view.notify(f"Exported to {path}.")
+            write = partial(export_file, Path.cwd(), form, shown, Tree(chat.tree.values()))
+            self.view.app.run_worker(self._export(write))
+
+    async def _export(self, write: Callable[[], Path]) -> None:
+        self.view.notify(f"Exported to {await asyncio.to_thread(write)}.")
 
     async def search_here(self) -> None:
         """Search the open conversation."""

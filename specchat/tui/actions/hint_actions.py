@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 
 from specchat.hub.offline import is_offline
 from specchat.settings.editor import write_setting
@@ -42,7 +43,8 @@ class HintActions:
             return
         hint, pulls = self.state.hint, self.state.pulls
         if hint.is_first_run and hint.words() and not (pulls.running or pulls.arrived):
-            write_setting(settings_path(), "screen.offer_models", value=False)
+            write = partial(write_setting, settings_path(), "screen.offer_models", value=False)
+            self.view.app.run_worker(asyncio.to_thread(write), group="offers")
         hint.hide()
         self.view.show_hint()
 

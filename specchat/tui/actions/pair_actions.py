@@ -73,8 +73,11 @@ class PairActions:
 
     def keep(self, offer: Offer) -> None:
         """Make a pair the default, or a server."""
+        self.view.app.run_worker(self._keep(offer))
+
+    async def _keep(self, offer: Offer) -> None:
         for name, value in (offer.server_settings or {"model.pair": offer.name}).items():
-            write_setting(settings_path(), name, value)
+            await asyncio.to_thread(write_setting, settings_path(), name, value)
         self.view.notify(f"specchat now starts with {offer.name}.")
 
     def pull(self, offer: Offer) -> None:

@@ -1,5 +1,6 @@
 """The settings dialogs: they edit the settings file and keep the user's comments in it."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +66,8 @@ class SettingsDialogs:
         text = text.strip()
         try:
             value = setting.parsed(text) if text else setting.default
-            write_setting(settings.path, setting.name, setting.write(value) if text else None)
+            written = setting.write(value) if text else None
+            await asyncio.to_thread(write_setting, settings.path, setting.name, written)
         except SpecchatError as error:
             self.view.report(error)
             return
@@ -133,7 +135,8 @@ class SettingsDialogs:
         elif name == "chat.repeat_limit":
             self.state.answers.repeat_limit = value
         elif name == "screen.offer_race":
-            self.state.race_offer.is_due = value
+            self.state.race_offer.turn(is_on=value)
+            self.view.show_hint()
         elif name == "screen.statistics":
             self.view.want_panel(wants=value)
 

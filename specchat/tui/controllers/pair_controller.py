@@ -1,6 +1,9 @@
 """The loaded pair: loading it, switching, restarting, unloading; no Textual here."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from threading import Thread
 from time import monotonic
 
 from specchat.connection.opening import LoadPair
@@ -149,7 +152,9 @@ class PairController:
         self._clock.reset()
         self.view.say("", "progress")
         self.view.say("; ".join(facts.notices))
-        self._save(facts)
+        if self.pair.keep is not None:
+            save = partial(self._save, self.pair.keep, facts)
+            Thread(target=save, name="keep").start()  # it waits for other programs
         if self.pair.server is None:
             self.remember(self.pair.name, self.pair.loading)
         self.view.show_state()
@@ -179,11 +184,12 @@ class PairController:
         is_told = self._told == self._lost
         self.view.say(ways if is_told else f"{self._lost.rstrip('.')}. {ways}")
 
-    def _save(self, facts: EngineFacts) -> None:
+    def _save(self, keep: Callable[[EngineFacts], str], facts: EngineFacts) -> None:
+        """Save the pair, on a thread of its own."""
         try:
-            notice = self.pair.keep(facts) if self.pair.keep else ""
+            notice = keep(facts)
         except SpecchatError as error:
-            self.view.report(error)
+            self.post(self.view.report, error)
         else:
             if notice:
-                self.view.notify(notice)
+                self.post(self.view.notify, notice)

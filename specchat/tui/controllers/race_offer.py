@@ -1,13 +1,12 @@
 """The offer to race an answer that drafts have sped up; no Textual here."""
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 
 from specchat.chat.answer_statistics import RACE, gain_of
-from specchat.system.private_files import FOLDERS, read_json, updating
+from specchat.system.private_files import FOLDERS, read_json, write_json
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
@@ -30,8 +29,8 @@ def offers_path() -> Path:
 class RaceOffer:
     """Offers the race of one answer, the first that drafts sped up beyond its error.
 
-    The offer stands until the next answer ends, the race was seen, or it is hidden; no other
-    session makes it again.
+    The offer stands until the next answer ends, the race was run, or it is hidden. It is made once:
+    no other session makes it again.
     """
 
     conversations: Conversations
@@ -42,13 +41,10 @@ class RaceOffer:
     """Whether the offer may still be made."""
     _answer: int | None = None
     """The answer whose race is offered."""
-    _thread: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, "offers"))
-    """Writes the file."""
 
     def answered(self, number: int) -> None:
         """Offer the race of the answer that has ended, if it is on the screen and was faster."""
-        if self._answer is not None:
-            self.hide()
+        self.hide()
         answer = self.conversations.last
         if not self.is_due or answer is None or answer.id != number:
             return
@@ -56,23 +52,22 @@ class RaceOffer:
             self.is_due = False
             if not read_json(offers_path(), _Made, _Made()).race:
                 self._answer = number
+                Thread(target=_note_made, name="offers").start()
+
+    def turn(self, *, is_on: bool) -> None:
+        """Make the offer when an answer calls for it, or withdraw it and make it no more."""
+        self.is_due = is_on
+        if not is_on:
+            self.hide()
 
     def hide(self) -> None:
-        """Withdraw the offer, which was made then."""
+        """Withdraw the offer."""
         self._answer = None
-        self._thread.submit(_note_made)
-
-    def close(self) -> None:
-        """Wait until the file is written."""
-        self._thread.shutdown()
 
     def words(self) -> str:
         """Return the offer; empty unless its answer is the last one and has no race yet."""
         last = self.conversations.last
-        if last is None or last.id != self._answer:
-            return ""
-        if RACE in last.statistics:
-            self.hide()
+        if last is None or last.id != self._answer or RACE in last.statistics:
             return ""
         if self.answers.current is not None:
             return ""
@@ -81,6 +76,6 @@ class RaceOffer:
 
 
 def _note_made() -> None:
-    """Note in the file that the offer was made."""
-    with suppress(OSError), updating(offers_path(), _Made) as made:  # else it comes once more
-        made.race = True
+    """Note in the file that the offer was made; no program needs to wait for another to say so."""
+    with suppress(OSError):  # else it comes once more
+        write_json(offers_path(), _Made(race=True))
