@@ -14,7 +14,7 @@ from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
 from specchat.catalogue.fit import recommend, size_of_pair
 from specchat.chat.text_files import decoded
 from specchat.cli import pull
-from specchat.cli.image_arguments import images_of, require_projector
+from specchat.cli.image_arguments import images_of, require_projector, require_whole
 from specchat.cli.model_arguments import (
     DEMO_NOTICE,
     asked,
@@ -42,7 +42,7 @@ from specchat.decoding.chunk import Chunk, Piece, ToolCall, pieces_of
 from specchat.drafter_registry import TARGET
 from specchat.engine.api import Engine
 from specchat.errors import InvalidOption
-from specchat.images.image import with_images
+from specchat.images.image import type_of, with_images
 from specchat.planning.device import find_machine
 from specchat.safe_text import harmless
 from specchat.structured.structure import Structure
@@ -62,11 +62,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Load the pair, stream the answer and print the statistics."""
     answerer = chosen_answerer(arguments)
     structure = structure_of(arguments)
-    images = images_of(arguments)
+    text, piped = _prompt(arguments)
+    images = images_of(arguments, piped)
     if images and answerer.pair:
         require_projector(loading_of(arguments, answerer.pair))
         set_up("image_library")
-    prompt = with_images(_prompt(arguments), images)
+        require_whole(images)
+    prompt = with_images(text, images)
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)
     with open_answerer(arguments, answerer) as engine:
@@ -88,17 +90,24 @@ def run(arguments: argparse.Namespace) -> int:
     return _offer_pairs() if is_seen and is_first_run(arguments) else DONE
 
 
-def _prompt(arguments: argparse.Namespace) -> str:
-    """Return the prompt: the arguments, then standard input if it is a pipe or file."""
-    parts = [" ".join(arguments.prompt)]
+def _prompt(arguments: argparse.Namespace) -> tuple[str, bytes]:
+    """Return the prompt, and an image that was piped in.
+
+    The prompt is the arguments, then standard input if that is a pipe or file and not an image.
+    """
+    parts, image = [" ".join(arguments.prompt)], b""
     if sys.stdin and not sys.stdin.isatty() and not arguments.no_stdin:
         mode = os.fstat(sys.stdin.fileno()).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode):
-            parts.append(_text_of(_standard_input()).strip("\n"))
+            content = _standard_input()
+            if type_of(content):
+                image = content
+            else:
+                parts.append(_text_of(content).strip("\n"))
     prompt = "\n\n".join(part for part in parts if part.strip())
     if not prompt:
         raise InvalidOption('no question given: use specchat ask "QUESTION", or pipe one in')
-    return prompt
+    return prompt, image
 
 
 def _text_of(content: bytes) -> str:

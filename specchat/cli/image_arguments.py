@@ -15,23 +15,33 @@ def add_images(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image", help=about, metavar="FILE", action="append", default=[])
 
 
-def images_of(arguments: argparse.Namespace) -> list[Image]:
-    """Return the images that the arguments name. Raises InvalidOption."""
+def images_of(arguments: argparse.Namespace, piped: bytes = b"") -> list[Image]:
+    """Return the images that the arguments name, then the one from a pipe; raises InvalidOption."""
     from specchat.cli.server_argument import is_connected
 
     names: Sequence[str] = arguments.image
-    if names and is_connected(arguments):
-        raise InvalidOption("--image and --connect cannot be used together: load a model here")
-    return [Image(_bytes_of(name), Path(name).name) for name in names]
+    if (names or piped) and is_connected(arguments):
+        source = "--image" if names else "an image from a pipe"
+        raise InvalidOption(f"{source} and --connect cannot be used together: load a model here")
+    images = [Image(_bytes_of(name), Path(name).name) for name in names]
+    return [*images, Image(piped, "standard input")] if piped else images
 
 
 def require_projector(loading: Loading) -> None:
     """Raise InvalidOption, before anything is loaded, if a model cannot read images."""
     if loading.projector is None:
         raise InvalidOption(
-            f"--image: no projector for {loading.target.name} is here: add --projector FILE, the"
+            f"no projector for {loading.target.name} is here: add --projector FILE, the"
             " mmproj file of its repository"
         )
+
+
+def require_whole(images: Sequence[Image]) -> None:
+    """Raise InvalidOption, before anything is loaded, for what is no image or damaged."""
+    from specchat.images.picture import picture_of
+
+    for image in images:
+        picture_of(image)
 
 
 def _bytes_of(name: str) -> bytes:

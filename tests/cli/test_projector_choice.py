@@ -65,5 +65,5 @@ def test_an_image_for_a_model_without_one_is_refused_before_it_is_loaded(
     words = ["--target", str(tiny("llama")), "--image", str(tmp_path / "a.png"), "What?"]
     assert main(["ask", "--no-stdin", *words]) == 2
     error = capsys.readouterr().err
-    assert "--image: no projector for " in error
+    assert "specchat: no projector for " in error
     assert error.endswith(": add --projector FILE, the mmproj file of its repository\n")
