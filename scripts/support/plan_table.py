@@ -2,7 +2,7 @@
 
 Beside each plan stands what llama-server's `--fit` would load with the same context, as its source
 says (common/fit.cpp): it leaves 1 GiB of a GPU free, splits dense models by whole layers, and keeps
-the experts of the last blocks on the CPU, of one block in part, which is left out of account here.
+the experts of the last blocks on the CPU, of one block in part.
 """
 
 from __future__ import annotations
@@ -84,6 +84,6 @@ def _rate(seconds: float) -> str:
 
 def _placement(sizes: Sizes, plan: Plan) -> str:
     left = sizes.num_layers + 1 - plan.gpu_layers
-    parts = [f"L{left}"] * bool(left) + [f"E{plan.on_host.num_blocks}"] * bool(plan.on_host)
+    parts = [f"L{left}"] * bool(left) + [f"E{plan.on_host.count}"] * bool(plan.on_host)
     text = "+".join(parts) or "all"
     return text if plan.ctx == DEFAULT_CONTEXT else f"{text} 4k"

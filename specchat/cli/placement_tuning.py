@@ -76,7 +76,7 @@ class PlacementTuning:
         plans, steps = planner.near(NEAR), dict[str, MeasuredStep]()
         for plan in plans if len(plans) > 1 else ():
             try:
-                timed = _timed(_placed(loading, plan), plan)
+                timed = time_placement(placed(loading, plan), plan)
             except SpecchatError as error:
                 self.failed[plan.way] = str(error)
                 if isinstance(error, WorkerUnavailable) or not isinstance(error, ModelWontLoad):
@@ -118,7 +118,7 @@ def devices_now(loading: Loading) -> list[Device]:
     ]
 
 
-def _placed(loading: Loading, plan: Plan) -> Loading:
+def placed(loading: Loading, plan: Plan) -> Loading:
     """Return how to load a pair in the way of a plan."""
     on_host = plan.on_host
     return replace(
@@ -129,11 +129,11 @@ def _placed(loading: Loading, plan: Plan) -> Loading:
         draft_gpu_layers=plan.draft_gpu_layers,
         draft=loading.draft if plan.draft_gpu_layers is not None else None,
         head=loading.head and plan.draft_gpu_layers is not None,
-        on_cpu=f"{on_host.part}:{on_host.num_blocks}" if on_host else "none",
+        on_cpu=f"{on_host.part}:{on_host.count}" if on_host else "none",
     )
 
 
-def _timed(loading: Loading, plan: Plan) -> Timed:
+def time_placement(loading: Loading, plan: Plan) -> Timed:
     """Load a pair and time its passes: over one token, over a draft, and over a text, twice each.
 
     A short text and one that fills half the context are read.

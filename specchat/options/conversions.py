@@ -33,8 +33,12 @@ def to_shares(given: object) -> tuple[float, ...]:
 
 
 def to_parts(given: object) -> str:
-    """Return a part of a model's blocks, with the number of blocks unless all are meant."""
-    match = re.fullmatch(r"none|(?:experts|ffn)(?::0*([1-9]\d{0,8}))?", str(given), re.ASCII)
+    """Return a part of a model's blocks, with the number of blocks unless all are meant.
+
+    A third and two of a block, ".3" and ".7", are some of its weights.
+    """
+    number = r"0*([1-9]\d{0,8}(?:\.[37])?|0\.[37])"
+    match = re.fullmatch(rf"none|(?:experts|ffn)(?::{number})?", str(given), re.ASCII)
     if not match:
         raise ValueError(given)
     part, number = match[0].partition(":")[0], match[1]

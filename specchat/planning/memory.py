@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
+from typing import TypeAlias
 
 from specchat.gguf.draft_kinds import DraftKind, kind_of
 from specchat.gguf.header import Header
@@ -25,6 +26,8 @@ HOST = 0
 FLOAT = 4
 OUTPUT = ("output", "fc.", "enc.", "d2t")
 """Name prefixes of the tensors that are on the output's device."""
+Place: TypeAlias = tuple[int | None, Part | None, str]
+"""A layer, a part of it, and a matrix of that part."""
 BITS = {kind.name: 8 * kind.num_bytes / kind.num_values for kind in STORED_TYPES.values()}
 
 
@@ -100,7 +103,7 @@ class Sizes:
 
     def blocks_with(self, part: Part) -> list[int]:
         """Return the numbers of the blocks that have a part."""
-        return [number for number in range(self.num_layers) if self._sizes[number, part]]
+        return sorted({block for block, of, _ in self._sizes if block is not None and of == part})
 
     def reads(
         self,
@@ -117,10 +120,9 @@ class Sizes:
         """
         share = 1 - (1 - self.header.active_share) ** num_tokens
         num_bytes = [0] * (max(*devices, HOST) + 1)
-        for (number, part), size in self._sizes.items():
+        for (number, part, matrix), size in self._sizes.items():
             if number is not None:
-                is_kept = part == kept.part and number in kept.blocks
-                where = HOST if is_kept else devices[number]
+                where = HOST if kept.has(number, part, matrix) else devices[number]
                 num_bytes[where] += int(size * share) if part == "experts" else size
         num_bytes[devices[-1]] += self._tied_bytes
         text = replace(shape, ctx=depth, num_steps_back=0, num_texts=1)
@@ -149,9 +151,9 @@ class Sizes:
     def _weights(self, devices: Sequence[int], kept: BlocksOnHost) -> Counter[int]:
         """Return the bytes of the weights by device."""
         total: Counter[int] = Counter()
-        for (layer, part), num_bytes in self._sizes.items():
-            is_kept = part == kept.part and layer in kept.blocks
-            total[HOST if layer is None or is_kept else devices[layer]] += num_bytes
+        for place, num_bytes in self._sizes.items():
+            layer, *_ = place
+            total[HOST if layer is None or kept.has(*place) else devices[layer]] += num_bytes
         if devices[-1] != HOST:
             total[devices[-1]] += self._tied_bytes
         return total
@@ -164,37 +166,39 @@ class Sizes:
         return embedding.num_bytes if embedding and is_tied else 0
 
     @cached_property
-    def _sizes(self) -> Counter[tuple[int | None, Part | None]]:
-        """The bytes of each layer's parts, and of the rest of it (None).
+    def _sizes(self) -> Counter[Place]:
+        """The bytes of each layer's parts by matrix, and of the rest of it (None).
 
         The output is the last layer; the key None is for the host only.
         """
-        sizes: Counter[tuple[int | None, Part | None]] = Counter()
+        sizes: Counter[Place] = Counter()
         for place, num_bytes in self._placed:
             sizes[place] += num_bytes
         return sizes
 
     @cached_property
-    def _placed(self) -> list[tuple[tuple[int | None, Part | None], int]]:
-        """The layer and part of each tensor, as in `_sizes`, and its bytes."""
-        placed = list[tuple[tuple[int | None, Part | None], int]]()
+    def _placed(self) -> list[tuple[Place, int]]:
+        """The place of each tensor, as in `_sizes`, and its bytes."""
+        placed = list[tuple[Place, int]]()
         for tensor in self.header.tensors.values():
             block = BLOCK.fullmatch(tensor.name)
             if not block:
                 is_output = tensor.name.startswith(OUTPUT)
-                placed.append(((self.num_layers if is_output else None, None), tensor.num_bytes))
+                layer = self.num_layers if is_output else None
+                placed.append(((layer, None, ""), tensor.num_bytes))
             elif int(block[1]) < self.num_layers:
-                placed.append(((int(block[1]), part_of(block[2])), tensor.num_bytes))
+                placed.append(((int(block[1]), *part_of(block[2])), tensor.num_bytes))
         return placed
 
     def _largest_on_host(self, devices: Sequence[int], kept: BlocksOnHost) -> int:
         """Return the bytes of the largest weights of layers on the host."""
         largest = 0
-        for (number, part), num_bytes in self._placed:
-            if number is not None and number < self.num_layers:
-                is_kept = number in kept.blocks and part == kept.part
-                if devices[number] == HOST or is_kept:
-                    largest = max(largest, num_bytes)
+        for place, num_bytes in self._placed:
+            number, *_ = place
+            if number is None or number >= self.num_layers:
+                continue
+            if devices[number] == HOST or kept.has(*place):
+                largest = max(largest, num_bytes)
         return largest
 
     def _cache(self, layer: Layer, shape: ContextShape) -> int:

@@ -108,8 +108,9 @@ def _but_for(model: Sizes, on_host: OnHost) -> str:
     """Return what of a model is not on its device, in words; empty for nothing."""
     if not on_host:
         return ""
-    count, whole = on_host.num_blocks, len(model.blocks_with(on_host.part))
-    blocks = f"{count} of {whole} blocks" if count < whole else f"all {whole} blocks"
+    whole = len(model.blocks_with(on_host.part))
+    some = f"{on_host.count} of {whole} blocks"
+    blocks = some if on_host.num_blocks < whole else f"all {whole} blocks"
     return f" but for the {NOUNS[on_host.part]} of {blocks}"
 
 

@@ -9,6 +9,7 @@ for memory, and `PlanRanking` says which of the plans that fit is the best.
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 
 from specchat.errors import ModelWontLoad
 from specchat.gguf.draft_kinds import DraftKind
@@ -29,6 +30,7 @@ from specchat.planning.model_layout import ModelLayout
 from specchat.planning.placement import (
     FEWEST,
     NONE_KEPT,
+    THIRDS,
     BlocksOnHost,
     OnHost,
 )
@@ -162,7 +164,7 @@ class Planner:
         """Return the target's options with the blocks that have a part on the host.
 
         They are the last ones of each GPU, the same share of each: the scarce memory of all is
-        freed alike.
+        freed alike. Of the first of them a third or two may stay on its GPU.
         """
         devices = self._devices_of(self._target, options)
         blocks = self._target.blocks_with(on_host.part)
@@ -171,8 +173,10 @@ class Planner:
         for device in set(devices):
             here = [block for block in on_gpus if devices[block] == device]
             ranks |= {block: place / len(here) for place, block in enumerate(here)}
-        last = sorted(on_gpus, key=lambda block: (-ranks[block], -block))[: on_host.num_blocks]
-        return replace(options, kept=BlocksOnHost(on_host.part, tuple(sorted(last))))
+        count = ceil(on_host.num_blocks)
+        last = sorted(on_gpus, key=lambda block: (-ranks[block], -block))[:count]
+        spared = round(THIRDS * (count - on_host.num_blocks)) if len(last) == count else 0
+        return replace(options, kept=BlocksOnHost(on_host.part, tuple(last), spared))
 
     @property
     def _draft_is_remote(self) -> bool:
@@ -346,26 +350,31 @@ class Planner:
         return self._num_remote + 1 if len(self.gpus) > self._num_remote else None
 
     def _with_fewest(self, choice: Plan, budgets: Sequence[int]) -> Plan:
-        """Return a plan with a part of as few blocks on the host as fits, or else of all."""
+        """Return a plan with a part of as few blocks on the host as fits, or else of all.
+
+        They are counted in thirds.
+        """
         part = choice.on_host.part
 
-        def fits(num_blocks: int) -> bool:
-            needs = self._needs(replace(choice, on_host=OnHost(part, num_blocks)))
-            return all(
-                need.total <= room for need, room in zip(needs[1:], budgets[1:], strict=True)
-            )
+        def placed(thirds: int) -> Plan:
+            return replace(choice, on_host=OnHost(part, thirds / THIRDS))
 
-        counts = range(1, len(self._target.blocks_with(part)))
-        return replace(choice, on_host=OnHost(part, 1 + bisect_left(counts, True, key=fits)))
+        counts = range(1, THIRDS * len(self._target.blocks_with(part)))
+        too_few = bisect_left(counts, True, key=lambda few: self._fit_gpus(placed(few), budgets))
+        return placed(1 + too_few)
 
     def _most_layers(self, choice: Plan, budgets: Sequence[int]) -> int:
         """Return how many of the target's layers fit onto the GPUs."""
 
         def is_too_much(layers: int) -> bool:
-            needs = self._needs(replace(choice, gpu_layers=layers))
-            return any(need.total > room for need, room in zip(needs[1:], budgets[1:], strict=True))
+            return not self._fit_gpus(replace(choice, gpu_layers=layers), budgets)
 
         return bisect_left(range(1, self._target.num_layers + 2), True, key=is_too_much)
+
+    def _fit_gpus(self, choice: Plan, budgets: Sequence[int]) -> bool:
+        """Return whether what a plan needs of each GPU is within its budget."""
+        needs = self._needs(choice)
+        return all(need.total <= room for need, room in zip(needs[1:], budgets[1:], strict=True))
 
     def _taken(self, plan: Plan) -> list[int]:
         """Return the bytes that a plan keeps occupied on each device, the host first.
@@ -382,8 +391,7 @@ class Planner:
         """Return a plan with its memory needs, summary and notice."""
         models = self.models(choice)
         of_target = models[0][1]
-        kept = of_target.kept  # which may be less than was asked for
-        choice = replace(choice, on_host=OnHost(kept.part, len(kept.blocks)))
+        choice = replace(choice, on_host=of_target.kept.on_host)  # perhaps less than was asked for
         if len(models) > 1:
             choice = replace(choice, draft_gpu_layers=models[1][1].gpu_layers)
         needs = self._needs(choice)

@@ -60,6 +60,7 @@ def target(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(Device, "budget", property(short))
     monkeypatch.setattr(device, "REMOTE_HAND_OVER", 0.0)
+    monkeypatch.setattr(placement_tuning, "NEAR", 10.0)  # a third of a block's experts are few
     times_path().unlink(missing_ok=True)
     return path
 
@@ -108,7 +109,7 @@ def test_placements_are_named_and_one_that_fails_is_left_out(
     target: Path, worker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line each; plans take the best of the others."""
-    tuned = placement_tuning._timed
+    tuned = placement_tuning.time_placement
 
     def fails_with_experts(*arguments: object) -> placement_tuning.Timed:
         timed = tuned(*arguments)  # type: ignore[arg-type]
@@ -116,7 +117,7 @@ def test_placements_are_named_and_one_that_fails_is_left_out(
             raise OutOfMemory("there is no memory for it")
         return timed
 
-    monkeypatch.setattr(placement_tuning, "_timed", fails_with_experts)
+    monkeypatch.setattr(placement_tuning, "time_placement", fails_with_experts)
     printed, _ = tune(target, worker)
     assert "layers of the target on the worker, context 1024" in printed
     assert ": not timed, there is no memory for it\n" in printed
@@ -148,7 +149,7 @@ def test_an_interrupt_ends_at_once_and_keeps_what_was_timed(
     target: Path, worker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With exit code 130, after what was measured; nothing else is loaded."""
-    tuned, names = placement_tuning._timed, list[str]()
+    tuned, names = placement_tuning.time_placement, list[str]()
 
     def interrupted(*arguments: object) -> placement_tuning.Timed:
         if names:
@@ -157,7 +158,7 @@ def test_an_interrupt_ends_at_once_and_keeps_what_was_timed(
         names.append(timed.way)
         return timed
 
-    monkeypatch.setattr(placement_tuning, "_timed", interrupted)
+    monkeypatch.setattr(placement_tuning, "time_placement", interrupted)
     monkeypatch.setattr(tune_command, "measure_pair", lambda *_: pytest.fail("it goes on"))
     printed, _ = tune(target, worker, "--json", code=130)
     assert [each["way"] for each in json.loads(printed)["placements"]] == names
@@ -179,7 +180,7 @@ def test_what_was_timed_is_printed_whatever_ends_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Then comes the error's line, with its exit code; the way that plans take now is named."""
-    tuned, done = placement_tuning._timed, list[placement_tuning.Timed]()
+    tuned, done = placement_tuning.time_placement, list[placement_tuning.Timed]()
 
     def failing(*arguments: object) -> placement_tuning.Timed:
         if done:
@@ -187,7 +188,7 @@ def test_what_was_timed_is_printed_whatever_ends_it(
         done.append(tuned(*arguments))  # type: ignore[arg-type]
         return done[0]
 
-    monkeypatch.setattr(placement_tuning, "_timed", failing)
+    monkeypatch.setattr(placement_tuning, "time_placement", failing)
     printed, errors = tune(target, worker, code=code)
     assert f"{done[0].placement}: " in printed
     assert "saved for this target: " in printed
@@ -232,7 +233,7 @@ def test_only_a_placement_that_will_not_load_is_avoided(
             raise OutOfMemory("too large")
         return placement_tuning.Timed(plan.way, plan.way, 0.05, 20.0, 100.0)
 
-    monkeypatch.setattr(placement_tuning, "_timed", timed)
+    monkeypatch.setattr(placement_tuning, "time_placement", timed)
     tuning = PlacementTuning()
     tuning.run(mixture)
     (steps,) = json.loads(times_path().read_text("utf-8"))["placements"].values()
@@ -254,7 +255,7 @@ def test_nothing_is_kept_if_no_placement_could_be_timed(
     def fails(*_: object) -> placement_tuning.Timed:
         raise OutOfMemory("too large")
 
-    monkeypatch.setattr(placement_tuning, "_timed", fails)
+    monkeypatch.setattr(placement_tuning, "time_placement", fails)
     tuning = PlacementTuning()
     tuning.run(mixture)
     assert not times_path().exists()
@@ -271,7 +272,7 @@ def test_the_way_that_is_named_as_used_is_the_one_that_plans_take(
         step_s = 0.02 + 0.001 * (plan.ctx > 4096) + 0.01 * ("experts" not in plan.way)
         return placement_tuning.Timed(plan.way, plan.way, step_s, 1 / step_s, 100.0)
 
-    monkeypatch.setattr(placement_tuning, "_timed", timed)
+    monkeypatch.setattr(placement_tuning, "time_placement", timed)
     tuning = PlacementTuning()
     tuning.run(mixture)
     first, *_ = tuning.lines()
@@ -284,7 +285,7 @@ def test_the_way_that_is_named_as_used_is_the_one_that_plans_take(
     def interrupted(*_: object) -> placement_tuning.Timed:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(placement_tuning, "_timed", interrupted)
+    monkeypatch.setattr(placement_tuning, "time_placement", interrupted)
     stopped = PlacementTuning()
     with pytest.raises(KeyboardInterrupt):
         stopped.run(mixture)

@@ -79,12 +79,15 @@ def write(architecture: str, folder: Path, tiny: WriteModel) -> Path:
 def test_the_text_is_the_same_with_parts_on_the_cpu(
     architecture: str, worker: str, tiny: WriteModel, tmp_path: Path
 ) -> None:
-    """Experts of a mixture and feed-forward weights of other models, of some blocks and of all."""
+    """Experts of a mixture and feed-forward weights of other models, of some blocks and of all.
+
+    Of one block only some, too.
+    """
     target = write(architecture, tmp_path, tiny)
     part = "experts" if architecture in WITH_EXPERTS else "ffn"
     with LocalEngine(Loading(target, **EXACT)) as local:
         expected = answer(local, drafter="none")
-    for placement in ("none", f"{part}:1", part):
+    for placement in ("none", f"{part}:0.3", f"{part}:1", f"{part}:1.7", part):
         options = EXACT | {"workers": (worker,), "on_cpu": placement}
         with LocalEngine(Loading(target, **options)) as engine:
             assert ("but for the" in engine.facts.plan) == (placement != "none")
@@ -218,7 +221,7 @@ def test_memory_is_planned_to_two_percent(architecture: str, worker: str, tmp_pa
     """
     path = write_hollow(tmp_path / "hollow.gguf", architecture, SHAPE)
     part = "experts" if architecture in WITH_EXPERTS else "ffn"
-    for placement in ("none", f"{part}:2", part):
+    for placement in ("none", f"{part}:2", f"{part}:2.7", f"{part}:3.3", part):
         options = EXACT | {"ctx": 8192, "cache_type": "f16", "mmap": False, "batch": 128}
         loading = Loading(path, **options, workers=(worker,), on_cpu=placement)
         with listening() as log, ExitStack() as stack:

@@ -528,21 +528,21 @@ def mixture(tmp_path_factory: pytest.TempPathFactory) -> Sizes:
 def test_experts_leave_the_gpu_before_the_context_is_shortened(mixture: Sizes) -> None:
     """Those of as few blocks as fit; with all on the host, layers leave at last."""
     seen: list[str] = []
-    last = 0
+    last = 0.0
     for free in (24, 18, 16, 12, 8, 6, 4, 3, 2.5, 2, 1.5):
         made = plan((mixture, None), gpu(free), host(64), ctx=0 if free > 3 else 32_768)
         assert made.needs[1].total <= gpu(free).budget
         if made.gpu_layers == 49:
             assert made.on_host.num_blocks >= last
             last = made.on_host.num_blocks
-        blocks = "some" if 0 < made.on_host.num_blocks < 48 else str(made.on_host.num_blocks)
+        blocks = "some" if 0 < made.on_host.num_blocks < 48 else made.on_host.count
         seen.append(f"{'all' if made.gpu_layers == 49 else 'some'} layers, experts of {blocks}")
         if free > 3:
             assert made.ctx == 8192
             assert made.is_on_gpus == (not made.on_host)
         if made.gpu_layers == 49 and made.on_host:
-            count = made.on_host.num_blocks - 1
-            named: dict[str, Any] = {"on_cpu": f"experts:{count}" if count else "none"}
+            less = OnHost("experts", made.on_host.num_blocks - 1 / 3)
+            named: dict[str, Any] = {"on_cpu": f"experts:{less.count}" if less else "none"}
             named |= {"gpu_layers": 49, "ctx": made.ctx, "cache_type": "f16"}
             fewer = plan((mixture, None), gpu(free), host(64), **named)
             assert fewer.needs[1].total > gpu(free).budget
@@ -552,14 +552,14 @@ def test_experts_leave_the_gpu_before_the_context_is_shortened(mixture: Sizes) -
     ]
     assert seen[-1].startswith("some layers")
     made = plan((mixture, None), gpu(1.5), host(64), ctx=32_768)
-    count = made.on_host.num_blocks
+    count = made.on_host.count
     assert f"of 49 layers of the target and the experts of {count}" in str(made.notice)
 
 
 def test_the_summary_and_the_notice_say_what_is_where(mixture: Sizes) -> None:
     """In one line each, the scarce memory first."""
     made = plan((mixture, None), gpu(8), host(32), ctx=32_768)
-    count = made.on_host.num_blocks
+    count = made.on_host.count
     assert made.summary.startswith(
         f"target on the GPU but for the experts of {count} of 48 blocks, context 32768, "
     )
@@ -579,6 +579,9 @@ def test_what_stays_on_the_cpu_is_the_users_choice(
     """A model without the part keeps nothing there, and a draft keeps all."""
     devices = (gpu(24), host(64))
     assert plan((mixture, None), *devices, on_cpu="experts:5").on_host == OnHost("experts", 5)
+    some = plan((mixture, None), *devices, on_cpu="experts:4.7").on_host
+    assert some == OnHost("experts", 14 / 3)
+    assert str(some) == "the experts of 4.7 blocks"
     assert plan((mixture, None), *devices, on_cpu="experts:500").on_host == OnHost("experts", 48)
     made = plan((mixture, None), *devices, on_cpu="ffn")
     assert not made.on_host
@@ -600,7 +603,7 @@ def test_experts_leave_each_of_two_gpus(mixture: Sizes) -> None:
         0.7 * each.budget < need.total <= each.budget
         for need, each in zip(made.needs[1:], devices, strict=False)
     )
-    kept = options.kept.blocks
+    kept = sorted(options.kept.blocks)
     first = [block for block in kept if block < 32]
     assert first == list(range(first[0], 32))
     assert kept[-1] == 47

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device
 from specchat.planning.measured_times import keep_steps, note_pass, planner_here, times_path
 from specchat.planning.memory import HOST, Sizes
-from specchat.planning.placement import BlocksOnHost
+from specchat.planning.placement import PARTS, BlocksOnHost, part_of
 from specchat.planning.plan import Plan
 from specchat.planning.plan_ranking import MeasuredStep
 from specchat.planning.planner import Planner
@@ -77,7 +78,7 @@ def test_a_token_reads_its_experts_and_everything_else_but_the_embeddings(
     """Of 128 experts 8, of several tokens their union, and the text as far as it goes."""
     sizes = header("Qwen3 30B-A3B")
     whole = (1,) * (sizes.num_layers + 1)
-    experts = sum(size for (_, part), size in sizes._sizes.items() if part == "experts")
+    experts = sum(size for (_, part, _), size in sizes._sizes.items() if part == "experts")
     embeddings = sizes.header.tensors["token_embd.weight"].num_bytes
     rest = sizes.header.num_bytes - experts - embeddings
 
@@ -111,6 +112,43 @@ def test_each_block_with_a_part_elsewhere_costs_two_hand_overs(
     assert reads.hand_overs == hand_overs
     assert sum(reads.num_bytes) == sum(sizes.reads(SHAPE, whole).num_bytes)
     assert bool(reads.num_bytes[HOST]) == bool(kept)
+
+
+def test_a_block_that_is_split_costs_no_more_hand_overs(header: Callable[[str], Sizes]) -> None:
+    """A third of it is the matrices that end a block, two thirds are those that begin it."""
+    sizes = header("Qwen3 30B-A3B")
+    whole = (1,) * (sizes.num_layers + 1)
+    reads = [sizes.reads(SHAPE, whole, BlocksOnHost("experts", (5, 4), n)) for n in range(3)]
+    assert {each.hand_overs for each in reads} == {5}
+    of_block = reads[0].num_bytes[HOST] / 2
+    tensors = sizes.header.tensors
+    up, gate, down = (
+        tensors[f"blk.4.ffn_{name}_exps.weight"].num_bytes for name in ("up", "gate", "down")
+    )
+    on_host = [(each.num_bytes[HOST] - of_block) / of_block for each in reads]
+    of_all = up + gate + down
+    assert on_host == pytest.approx([1, (up + gate) / of_all, down / of_all], rel=1e-3)
+
+
+@pytest.mark.parametrize("num_spared", [0, 1, 2])
+def test_llama_cpp_and_plans_keep_the_same_weights_on_the_host(num_spared: int) -> None:
+    """Fused gates and biases, too; routers and shared experts stay where they are."""
+    own = ("gate", "up", "down", "gate_up")
+    kinds = ("_exps.weight", "_exps.bias", "_chexps.weight", ".weight", "_shexp.weight")
+    names = [f"ffn_{matrix}{kind}" for matrix in own for kind in kinds] + ["ffn_gate_inp.weight"]
+    for part in PARTS:
+        kept = BlocksOnHost(part, (14, 4), num_spared)
+        found = [
+            [name for name in names if re.search(kept.pattern, f"blk.{block}.{name}")]
+            for block in (14, 4, 1)
+        ]
+        planned = [
+            [name for name in names if kept.has(block, *part_of(name))] for block in (14, 4, 1)
+        ]
+        assert found == planned
+        assert len(found[0]) == (12 if part == "experts" else 3)
+        num_left = {0: 12, 1: 9, 2: 3} if part == "experts" else {0: 3, 1: 2, 2: 1}
+        assert (len(found[1]), len(found[2])) == (num_left[num_spared], 0)
 
 
 def chosen(sizes: Sizes, *devices: Device) -> str:

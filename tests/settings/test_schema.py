@@ -34,8 +34,18 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "ctx": ([0, 1, 2**27], [-1, 2**27 + 1, 1.0, True, None, "auto"]),
     "gpu_layers": ([0, 512, None, "auto"], [-1, 0.5, "none"]),
     "on_cpu": (
-        ["none", "experts", "ffn", "experts:30", "ffn:12", None, "auto"],
-        ["expert", "experts:0", "ffn:", "ffn:-1", "none:3", "experts:1e3", 5],
+        ["none", "experts", "ffn", "experts:30", "ffn:12.3", "experts:0.7", None, "auto"],
+        [
+            "expert",
+            "experts:0",
+            "experts:0.0",
+            "ffn:2.5",
+            "ffn:",
+            "ffn:-1",
+            "none:3",
+            "experts:1e3",
+            5,
+        ],
     ),
     "draft_gpu_layers": ([0, None, "auto"], [-1]),
     "tensor_split": (
