@@ -30,7 +30,8 @@ class BlockHead(HeadContext):
     `room` tokens, at most `longest_block`, with the logits from the block's `first_row` on.
     """
 
-    first_row = 1
+    keeps_states = False
+    """Whether it reads states that the draft gives beside its logits."""
 
     def __init__(
         self,
@@ -57,7 +58,14 @@ class BlockHead(HeadContext):
         self.room = self.longest_block = longest - self.first_row
         api.llama_set_causal_attn(context.handle, facts.is_causal)
         target.keep_hidden_states(facts.layers)
+        if self.keeps_states:
+            context.keep_hidden_states()
         feed.begin(self)
+
+    @property
+    def first_row(self) -> int:
+        """The first row of a block that drafts a token."""
+        return 1
 
     @property
     def length(self) -> int:

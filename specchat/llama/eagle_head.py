@@ -12,14 +12,13 @@ import numpy as np
 from specchat.decoding.ports import Rows
 from specchat.gguf.draft_kinds import HEAD_BATCH
 from specchat.gguf.eagle_draft import eagle_facts
+from specchat.gguf.header import Header
 from specchat.llama.batch import Batch
 from specchat.llama.head import Head
 from specchat.llama.hidden_state_feed import HiddenStateFeed
 from specchat.llama.hidden_states import HiddenStates
-from specchat.llama.library import AbortFlag, api
-from specchat.llama.model import Model
+from specchat.llama.library import api
 from specchat.llama.text_memory import TextMemory
-from specchat.planning.context_shape import ModelOptions
 
 
 class EagleHead(Head):
@@ -27,27 +26,13 @@ class EagleHead(Head):
 
     num_without = 1
 
-    def __init__(
-        self,
-        model: Model,
-        options: ModelOptions,
-        target: TextMemory,
-        abort: AbortFlag | None = None,
-    ) -> None:
-        """Create the draft's context, and have the target keep the layer inputs that it reads.
-
-        The target must be empty. Raises as `Context` does.
-        """
-        facts = eagle_facts(model.header)
-        self._layers = facts.layers
-        self._features = Batch(HEAD_BATCH, len(facts.layers) * facts.target_width, has_tokens=False)
-        super().__init__(model, options, target, abort)
-
-    def make_feed(self, target: TextMemory) -> HiddenStateFeed:
+    def make_feed(self, target: TextMemory, header: Header) -> HiddenStateFeed:
         """Return a feed of the layers' inputs, side by side."""
-        keep_features(target, self._layers)
-        width = self._features.inputs.shape[1]
-        return HiddenStateFeed(target, width, lambda: features_of(target, self._layers))
+        facts = eagle_facts(header)
+        width = len(facts.layers) * facts.target_width
+        self._features = Batch(HEAD_BATCH, width, has_tokens=False)
+        keep_features(target, facts.layers)
+        return HiddenStateFeed(target, width, lambda: features_of(target, facts.layers))
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens; return logits as other heads do.

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from specchat.decoding.ports import PromptProgress, Rows
+from specchat.gguf.header import Header
 from specchat.gguf.prediction_head import GIVING_OUTPUT_STATES
 from specchat.llama.context import Context
 from specchat.llama.head_context import HeadContext
@@ -49,7 +50,7 @@ class Head(HeadContext):
         """
         beside = BesideTarget(target.handle, model.hidden_width)
         context = Context(model, options, abort, beside)
-        super().__init__(context, self.make_feed(target))
+        super().__init__(context, self.make_feed(target, model.header))
         self._nothing = np.zeros(model.hidden_width, np.float32)
         self.own: dict[int, HiddenStates] = {}
         self._is_of_outputs = model.header.architecture in GIVING_OUTPUT_STATES
@@ -57,8 +58,9 @@ class Head(HeadContext):
         context.source = self
         self.feed.begin(self)
 
-    def make_feed(self, target: TextMemory) -> HiddenStateFeed:
-        """Return a feed of the target's last layer's states."""
+    def make_feed(self, target: TextMemory, header: Header) -> HiddenStateFeed:
+        """Return a feed of what the head with this header reads: the last layer's states."""
+        del header
         target.keep_hidden_states()
         return HiddenStateFeed(target, target.model.hidden_width, target.hidden_states)
 

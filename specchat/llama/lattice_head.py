@@ -12,10 +12,6 @@ from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import Rows
 from specchat.gguf.lattice_draft import num_candidates
 from specchat.llama.block_head import BlockHead
-from specchat.llama.library import AbortFlag
-from specchat.llama.model import Model
-from specchat.llama.text_memory import TextMemory
-from specchat.planning.context_shape import ModelOptions
 
 
 class LatticeHead(BlockHead):
@@ -24,17 +20,11 @@ class LatticeHead(BlockHead):
     `_block` holds the places' rows of the lattice in place of logits.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        options: ModelOptions,
-        target: TextMemory,
-        abort: AbortFlag | None = None,
-    ) -> None:
-        """Create the draft's context as `BlockHead` does, and have it keep the lattice."""
-        super().__init__(model, options, target, abort)
-        self._num_candidates = num_candidates(model.header)
-        self.context.keep_hidden_states()
+    keeps_states = True
+
+    @property
+    def _num_candidates(self) -> int:
+        return num_candidates(self.model.header)
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Return the logits after the last token: minus infinity for all but the candidates."""

@@ -6,22 +6,12 @@ each place before. Its confidence is not used: pacing decides on how many tokens
 
 from specchat.gguf.spark_draft import drafts_at_anchor
 from specchat.llama.block_head import BlockHead
-from specchat.llama.library import AbortFlag
-from specchat.llama.model import Model
-from specchat.llama.text_memory import TextMemory
-from specchat.planning.context_shape import ModelOptions
 
 
 class SparkHead(BlockHead):
     """The memory of a DSpark draft beside its target's."""
 
-    def __init__(
-        self,
-        model: Model,
-        options: ModelOptions,
-        target: TextMemory,
-        abort: AbortFlag | None = None,
-    ) -> None:
-        """Create the draft's context as `BlockHead` does."""
-        self.first_row = 0 if drafts_at_anchor(model.header) else 1
-        super().__init__(model, options, target, abort)
+    @property
+    def first_row(self) -> int:
+        """The first row of a block that drafts a token: that of the text's last one in most."""
+        return 0 if drafts_at_anchor(self.model.header) else 1
