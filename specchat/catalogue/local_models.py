@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from specchat.catalogue.header_cache import HeaderCache
 from specchat.gguf.draft_kinds import is_name_of_head
 from specchat.gguf.split_files import split_names
 from specchat.hub.cache import cache_root
@@ -80,7 +81,7 @@ def find_local_models(
 ) -> tuple[LocalModel, ...]:
     """Return the models in all programs' folders, without duplicate files or names.
 
-    With `with_heads`, files whose names are those of prediction heads are among them.
+    With `with_heads`, files of prediction heads are among them.
     """
     named: dict[str, LocalModel] = {}
     seen: set[Path] = set()
@@ -104,13 +105,14 @@ def model_at(
 ) -> LocalModel | None:
     """Return the model that starts with a file, None unless it is complete and readable.
 
-    Nor is a file a model whose name is that of a head, unless `with_heads` is set.
+    Nor is a file a model that is named as a head and holds one, unless `with_heads` is set.
     """
     names = split_names(path.name)
     name = name or path.name
     file = name.rpartition("/")[2]
-    is_other = names[0] != path.name or not may_be_model(file, with_heads=with_heads)
-    if is_other or not path.is_file():
+    if names[0] != path.name or not may_be_model(file) or not path.is_file():
+        return None
+    if not with_heads and is_name_of_head(file) and not _holds_model(path):
         return None
     with suppress(OSError):
         sizes = [path.with_name(file_name).stat().st_size for file_name in names]
@@ -118,9 +120,16 @@ def model_at(
     return None
 
 
-def may_be_model(file: str, *, with_heads: bool = False) -> bool:
-    """Return True unless a file's name shows that it cannot be used alone."""
-    return not NO_MODEL.search(file) and (with_heads or not is_name_of_head(file))
+def may_be_model(file: str) -> bool:
+    """Return True unless a file's name shows that it is neither a model nor a head."""
+    return not NO_MODEL.search(file)
+
+
+def _holds_model(path: Path) -> bool:
+    """Return True if a file that is named as a head holds more than that, by its header."""
+    with HeaderCache() as cache:
+        facts = cache.of(path)
+    return facts.kind != "damaged" and not facts.is_head
 
 
 def find_derived(name: str) -> LocalModel | None:

@@ -188,7 +188,7 @@ def _complete(name: HubName, files: Iterable[ListedFile]) -> list[RemoteModel]:
         parent, _, file = path.rpartition("/")
         parts = [f"{parent}/{part}".removeprefix("/") for part in split_names(file)]
         is_inside = not name.folder or f"{parent}/".startswith(f"{name.folder}/")
-        is_other = not may_be_model(file, with_heads=True) or ADAPTER.search(file)
+        is_other = not may_be_model(file) or ADAPTER.search(file)
         if is_other or not is_inside or path != parts[0] or not sizes.keys() >= set(parts):
             continue
         of_parts = [sizes[part] for part in parts]

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from conftest import WriteModel
 from local_folders import GGUF, manifest, put, put_blob, put_in_hub, put_in_ollama
+from scripts.support.tiny_gguf import write_with_head
 from specchat.catalogue.local_models import (
     ModelFolder,
     find_local_models,
@@ -19,6 +21,7 @@ from specchat.catalogue.local_models import (
 )
 from specchat.catalogue.model_lookup import find_model
 from specchat.errors import ModelNotFound
+from tables import table
 
 SIZE = len(GGUF)
 
@@ -178,19 +181,29 @@ def test_a_split_model_counts_once_and_whole(home: Path) -> None:
     assert found == {"a/b/big-00001-of-00003.gguf": 3 * SIZE, "a/b/none-00000-of-00000.gguf": SIZE}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.parametrize("name", ["mmproj-model-f16.gguf", "imatrix.gguf"])
+def test_files_that_go_with_a_model_are_no_models(home: Path, name: str) -> None:
+    """Projectors of images and tables of importance cannot answer."""
+    put(home / ".lmstudio/models/a/b" / name)
+
+    assert names() == []
+
+
+@table(
     "name",
     [
-        *("mmproj-model-f16.gguf", "imatrix.gguf", "mtp-Qwen3.8-27B-Q4_0.gguf"),
         *("Qwen3-DFlash.gguf", "Llama-EAGLE3.gguf", "qwen3-eagle-3-q8_0.gguf"),
         *("MTP_Qwen3.6-27B.gguf", "GLM-4.5-Air-NextN-Q8_0.gguf", "Qwen3-8B-MTP-ONLY-Q8_0.gguf"),
         *("Qwen3-8B-D-Flash-v2.gguf", "Qwen3_dspark_bs7.gguf", "gemma-4-31B-it_assistant.gguf"),
+        "mtp-Qwen3.8-27B-Q4_0.gguf",
     ],
 )
-def test_files_that_go_with_a_model_are_no_models(home: Path, name: str) -> None:
-    """Projectors of images and heads of draft models cannot answer alone."""
-    put(home / ".lmstudio/models/a/b" / name)
-
+def test_heads_are_no_models(home: Path, name: str) -> None:
+    """Nor are files named like them that are damaged."""
+    path = home / ".lmstudio/models/a/b" / name
+    put(path, write_with_head(home / "head.gguf", part="head").read_bytes())
+    assert names() == []
+    put(path, GGUF[:100])
     assert names() == []
 
 
@@ -206,6 +219,20 @@ def test_models_named_like_heads_are_models(home: Path, name: str) -> None:
     put(home / ".lmstudio/models/a/b" / name)
 
     assert names() == [f"a/b/{name}"]
+
+
+def test_a_whole_model_named_like_a_head_is_a_model(home: Path, tiny: WriteModel) -> None:
+    """Its header says so, not its name; a head stays one, whatever it is called."""
+    folder = home / ".lmstudio/models/a/b"
+    for name, source in (
+        ("Tall-8B-NextN-Q8_0.gguf", tiny("llama")),
+        ("mtp-Tall-8B.gguf", write_with_head(home / "whole.gguf")),
+        ("Wide-8B-NextN-Q8_0.gguf", write_with_head(home / "head.gguf", part="head")),
+    ):
+        put(folder / name, source.read_bytes())
+
+    assert names() == ["a/b/Tall-8B-NextN-Q8_0.gguf", "a/b/mtp-Tall-8B.gguf"]
+    assert len(find_local_models(with_heads=True)) == 3
 
 
 def test_folders_and_links_that_go_round_end(home: Path) -> None:
