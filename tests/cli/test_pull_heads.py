@@ -60,6 +60,18 @@ def pulled(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[Path],
     return [Path(line) for line in out.splitlines()], err
 
 
+def assert_found_offline(
+    hub: HubServer, target: Path, head: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that a target's head is found by itself, without asking the hub."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    hub.seen.clear()
+    best = find_drafts(target).best
+    assert best is not None
+    assert (best.model.path.resolve(), best.is_head) == (head.resolve(), True)
+    assert hub.seen == []
+
+
 @pytest.mark.parametrize("file", [HEAD, f"MTP/{HEAD}", "MTP/Tall-8B-Q8_0-MTP.gguf"])
 def test_a_head_of_the_same_repository_comes_with_its_target(
     hub: HubServer,
@@ -78,12 +90,7 @@ def test_a_head_of_the_same_repository_comes_with_its_target(
     assert f"its prediction head: {REPO}/{file} (from the same repository, {size}, takes " in err
     assert err.endswith(f"--target {REPO}/{TARGET} --draft {REPO}/{file}\n")
 
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    hub.seen.clear()
-    best = find_drafts(target).best
-    assert best is not None
-    assert (best.model.path.resolve(), best.is_head) == (head.resolve(), True)
-    assert hub.seen == []
+    assert_found_offline(hub, target, head, monkeypatch)
 
 
 def test_a_target_can_be_pulled_without_its_head(
@@ -121,9 +128,12 @@ def test_the_catalogues_head_comes_from_a_repository_of_its_own(
 
 
 def test_a_repository_of_a_head_alone_is_pulled_for_the_target_that_is_here(
-    hub: HubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    hub: HubServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Without the target, the message says what is missing; later it is found for it."""
+    """Without the target, the message says what is missing; later it is found for it, offline."""
     hub.put(HEADS, HEAD, part(tmp_path, "head"))
     (head,), err = pulled(capsys, f"{HEADS}:Q8_0")
     assert head.name == HEAD
@@ -137,10 +147,14 @@ def test_a_repository_of_a_head_alone_is_pulled_for_the_target_that_is_here(
     _, err = pulled(capsys, f"{HEADS}:Q8_0")
     words = ["specchat", "ask", "--target", f"{REPO}/{TARGET}", "--draft", f"{HEADS}/{HEAD}"]
     assert err.endswith(f"ready: {shlex.join(words)}\n")
+    assert_found_offline(hub, target, head, monkeypatch)
 
 
 def test_of_several_heads_one_is_taken_and_the_others_are_named(
-    hub: HubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    hub: HubServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The most exact one up to 8 bits that fits; which is fastest is for `tune` to measure."""
     names = [f"mtp-Tall-8B-{name}.gguf" for name in ("Q4_0", "Q8_0", "BF16")]
@@ -157,6 +171,7 @@ def test_of_several_heads_one_is_taken_and_the_others_are_named(
     best = find_drafts(target).best
     assert best is not None
     assert best.why.endswith("2 heads fit it: `specchat tune` measures which is fastest")
+    assert_found_offline(hub, target, best.model.path, monkeypatch)
 
 
 def test_a_head_that_does_not_fit_is_not_taken(
