@@ -79,6 +79,7 @@ for line in sys.stdin:
 """
 HEADS = {
     "prediction head": "qwen35 with MTP",
+    "heads in turn": "mimo2 with MTP in turn",
     "assistant": "gemma4 with MTP",
     "EAGLE-3": "llama with EAGLE-3",
     "DFlash": "qwen3 with DFlash",

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from operator import mod
 
-from specchat.gguf.fatal_values import why_rotation_unusable, why_types_unusable
+from specchat.gguf.fatal_values import why_types_unusable
 from specchat.gguf.header import Header
 from specchat.gguf.vocabulary_facts import why_another_model
 
@@ -17,10 +17,10 @@ def why_unusable(header: Header) -> str | None:
     has_windows = any(windows) if isinstance(windows, tuple) else bool(windows)
     if not is_whole or not has_windows:
         return f"{header.name} does not have the layers of an assistant"
-    heads, of_keys = _last_two(header, "head_count"), _last_two(header, "head_count_kv")
+    heads, of_keys = _of_layers(header, "head_count"), _of_layers(header, "head_count_kv")
     if not all(of_keys) or any(map(mod, heads, of_keys)):
         return f"{header.name} has attention heads that do not fit together"
-    return why_rotation_unusable(header) or why_types_unusable(header, header.tensors.values())
+    return why_types_unusable(header)
 
 
 def why_unfit(target: Header, head: Header) -> str | None:
@@ -40,9 +40,11 @@ def why_unfit(target: Header, head: Header) -> str | None:
         return reason
     if _last_two(target, "sliding_window_pattern") != (True, False):
         return "the target's last two layers are not one with sliding and one with full attention"
-    queries, keys_of = _last_two(head, "head_count"), _last_two(target, "head_count_kv")
-    if not all(keys_of) or any(map(mod, queries, keys_of)):
-        return f"its {queries} attention heads cannot share the target's {keys_of}"
+    shared, of_keys = _last_two(target, "head_count_kv"), _of_layers(head, "head_count_kv")
+    windows = _of_layers(head, "sliding_window_pattern")
+    expected = tuple(shared[not is_windowed] for is_windowed in windows)
+    if of_keys != expected:
+        return f"its layers have {of_keys} heads of keys, those they share {expected}"
     return None
 
 
@@ -57,6 +59,12 @@ def as_model(header: Header) -> Header:
 
 def _last_two(header: Header, key: str) -> tuple[int, ...]:
     """Return an attention value of the last two layers, zeros if the file lacks it."""
+    last = _of_layers(header, key)[-2:]
+    return (*[0] * (2 - len(last)), *last)
+
+
+def _of_layers(header: Header, key: str) -> tuple[int, ...]:
+    """Return an attention value of each layer, zeros if the file lacks it."""
     value = header.metadata.get(f"{header.architecture}.attention.{key}", 0)
-    last = value[-2:] if isinstance(value, tuple) and len(value) > 1 else (value, value)
-    return tuple(number if isinstance(number, int) else 0 for number in last)
+    values = value if isinstance(value, tuple) else (value,) * header.num_layers
+    return tuple(number if isinstance(number, int) else 0 for number in values)

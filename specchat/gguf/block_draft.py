@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 
 from specchat.gguf import reduced_vocabulary
-from specchat.gguf.fatal_values import why_types_unusable
+from specchat.gguf.fatal_values import (
+    parts_of_rotation,
+    why_heads_unusable,
+    why_types_unusable,
+)
 from specchat.gguf.header import Header
 from specchat.gguf.layer_inputs import GIVING_LAST_OUTPUTS, why_not_given
 from specchat.gguf.vocabulary_facts import (
@@ -14,8 +18,6 @@ from specchat.gguf.vocabulary_facts import (
 
 ARCHITECTURE = "dflash"
 USUAL_SIZE, LEAST_SIZE = 16, 2
-PARTS, NUM_PARTS = "dflash.rope.dimension_sections", 4
-"""How the dimensions of a head are divided between the parts of a position, for M-RoPE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def block_facts(header: Header) -> BlockFacts:
         size=header.own("block_size", USUAL_SIZE),
         mask=header.number("tokenizer.ggml.mask_token_id", -1),
         is_causal=header.metadata.get("dflash.attention.causal") is True,
-        num_parts=NUM_PARTS if PARTS in header.metadata else 1,
+        num_parts=len(parts_of_rotation(header)) or 1,
     )
 
 
@@ -60,27 +62,10 @@ def why_unusable(header: Header) -> str | None:
     if header.num_layers < 1 or header.num_heads:
         return f"{name} does not have the layers of a draft"
     return (
-        _why_attention_unusable(header)
-        or why_types_unusable(header, header.tensors.values())
+        why_heads_unusable(header)
+        or why_types_unusable(header)
         or reduced_vocabulary.why_unusable(header)
     )
-
-
-def _why_attention_unusable(header: Header) -> str | None:
-    """Return why the attention's sizes cannot be used."""
-    heads, shared = header.own("attention.head_count"), header.own("attention.head_count_kv")
-    usual = header.own("embedding_length") // heads if heads > 0 else 0
-    widths = [header.own(f"attention.{part}_length", usual) for part in ("key", "value")]
-    rotated = header.own("rope.dimension_count", widths[0])
-    is_odd = rotated % 2 or not 0 < rotated <= widths[0]
-    if shared < 1 or heads < 1 or heads % shared or widths[0] != widths[1] or is_odd:
-        return f"{header.name} has attention heads that do not fit together"
-    if (parts := header.metadata.get(PARTS)) is None:
-        return None
-    kept = parts if isinstance(parts, tuple) and len(parts) == NUM_PARTS else ()
-    numbers = [part for part in kept if type(part) is int and part >= 0]
-    is_known = len(numbers) == NUM_PARTS and sum(numbers[:3]) > 0 and sum(numbers) <= rotated
-    return None if is_known else f"{header.name} has parts of positions that llama.cpp cannot use"
 
 
 def why_unfit(target: Header, draft: Header) -> str | None:

@@ -20,6 +20,7 @@ from specchat.gguf import (
     prediction_head,
     spark_draft,
 )
+from specchat.gguf.fatal_values import why_fatal
 from specchat.gguf.header import Header
 
 Input: TypeAlias = Literal["hidden states", "layer inputs"]
@@ -208,7 +209,9 @@ def why_no_head(header: Header) -> str | None:
     """Return why the prediction head in a file cannot be used, None if it can."""
     kind = kind_of_file(header)
     head = kind if kind.is_head else _kind_inside(header)
-    return head.why_unusable(header) if head else f"{header.name} has no prediction head"
+    if head is None:
+        return f"{header.name} has no prediction head"
+    return why_fatal(header) or head.why_unusable(header)
 
 
 def own_head(target: Header) -> Header | None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from specchat.gguf import reduced_vocabulary
-from specchat.gguf.fatal_values import why_types_unusable
+from specchat.gguf.fatal_values import why_heads_unusable, why_types_unusable
 from specchat.gguf.header import Header
 from specchat.gguf.layer_inputs import GIVING_LAST_STATES, why_not_given
 from specchat.gguf.vocabulary_facts import (
@@ -45,18 +45,14 @@ def why_unusable(header: Header) -> str | None:
         return f"{name} lacks its target's {NUM_LAYERS} layers or their width"
     if header.num_layers != 1 or header.num_heads:
         return f"{name} has {header.num_layers} layers, and only one is supported"
-    width, heads = header.own("embedding_length"), header.own("attention.head_count")
-    shared = header.own("attention.head_count_kv", heads)
-    usual = width // heads if heads > 0 else 0
-    widths = [header.own(f"attention.{part}_length", usual) for part in ("key", "value")]
-    rotated = header.own("rope.dimension_count", widths[0])
-    is_odd = rotated % 2 or not 0 < rotated <= widths[0]
-    if heads < 1 or shared < 1 or heads % shared or widths[0] != widths[1] or is_odd:
-        return f"{name} has attention heads that do not fit together"
+    width = header.own("embedding_length")
     if header.own("embedding_length_out", width) != width:
         return f"{name} gives hidden states of another width than its own"
-    types = why_types_unusable(header, header.tensors.values())
-    return types or reduced_vocabulary.why_unusable(header)
+    return (
+        why_heads_unusable(header)
+        or why_types_unusable(header)
+        or reduced_vocabulary.why_unusable(header)
+    )
 
 
 def why_unfit(target: Header, draft: Header) -> str | None:

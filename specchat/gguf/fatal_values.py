@@ -1,54 +1,155 @@
 """Values in files for which llama.cpp ends the process, rather than refuse the file."""
 
-from collections.abc import Iterable
-
 from specchat.gguf import reduced_vocabulary
-from specchat.gguf.header import Header, Tensor
+from specchat.gguf.header import SCALINGS, Header
 from specchat.gguf.tensor_types import STORED_TYPES
 
 INDICES = frozenset({reduced_vocabulary.MAP, "masked_embd_ordering"})
 """Tensors of token ids: llama.cpp multiplies by none of them, and does not read the second one."""
 NO_WEIGHTS = frozenset({"i8", "i16", "i32", "i64", "f64", "q8_1", "q8_K"})
-MOST_LAYERS = 512
-"""LLAMA_MAX_LAYERS in llama-hparams.h."""
+MOST_LAYERS, MOST_EXPERTS = 512, 1024
+"""LLAMA_MAX_LAYERS and LLAMA_MAX_EXPERTS in llama-hparams.h."""
+MAY_BE_DENSE = frozenset({"hunyuan-dense", "hunyuan_vl"})
+"""Architectures of which a mixture of one expert counts as none."""
+PARTS, NUM_PARTS = "rope.dimension_sections", 4
+"""How the dimensions of a head are divided between the parts of a position, for M-RoPE."""
+ALWAYS_IN_PARTS = frozenset(
+    {
+        *("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp"),
+        *("paddleocr", "qwen3tts"),
+    }
+)
+"""Architectures that rotate in parts, whatever the file says (llama_model_rope_type)."""
+INDEXED_RATIO = 4
+NOT_ROTATING = "glm5-next"
+"""An architecture whose attention knows no positions."""
 
 
 def why_fatal(header: Header) -> str | None:
-    """Return which number of a model or a head, None if all can be used."""
-    if header.num_layers > MOST_LAYERS:
-        return f"it has {header.num_layers} layers, and llama.cpp takes {MOST_LAYERS} at most"
-    for kind in ("layer_norm_epsilon", "layer_norm_rms_epsilon"):
-        epsilon = header.metadata.get(f"{header.architecture}.attention.{kind}", 0.0)
-        if isinstance(epsilon, float) and epsilon < 0:
-            return f"its {kind} is {epsilon:g}, less than 0"
-    if header.own("full_attention_interval", 1) < 1:
-        return "its full_attention_interval is less than 1"
-    return None
+    """Return which number of a model or a head cannot be used, None if all can."""
+    checks = (
+        *(_why_layers, _why_experts, _why_numbers, _why_compression),
+        *(_why_rotation, _why_parts),
+    )
+    return next((reason for check in checks if (reason := check(header))), None)
 
 
-def why_types_unusable(header: Header, tensors: Iterable[Tensor]) -> str | None:
+def why_types_unusable(head: Header) -> str | None:
     """Return which tensor of a head has a type that llama.cpp's operators do not take."""
-    for tensor in tensors:
+    for tensor in head.tensors.values():
         kind = STORED_TYPES[tensor.stored].name
         is_wrong = kind in NO_WEIGHTS or (len(tensor.shape) == 1 and kind != "f32")
         if is_wrong and tensor.name.removesuffix(".weight") not in INDICES:
-            return f"{header.name} has the tensor {tensor.name} in the type {kind}"
+            return f"{head.name} has the tensor {tensor.name} in the type {kind}"
     return None
 
 
-def why_rotation_unusable(header: Header) -> str | None:
+def why_heads_unusable(draft: Header) -> str | None:
+    """Return why the attention of a draft whose layers are all alike cannot be used."""
+    heads = draft.own("attention.head_count")
+    shared = draft.own("attention.head_count_kv", heads)
+    usual = _usual_length(draft)
+    widths = [draft.own(f"attention.{part}_length", usual) for part in ("key", "value")]
+    if heads < 1 or shared < 1 or heads % shared or widths[0] != widths[1]:
+        return f"{draft.name} has attention heads that do not fit together"
+    return None
+
+
+def parts_of_rotation(header: Header) -> tuple[object, ...]:
+    """Return how a head's dimensions are divided between the parts of a position, as in the file.
+
+    One number counts for every part; empty if there are no parts.
+    """
+    value = header.metadata.get(f"{header.architecture}.{PARTS}", ())
+    parts = value if isinstance(value, tuple) else (value,) * NUM_PARTS
+    return parts if any(parts) else ()
+
+
+def _why_layers(header: Header) -> str | None:
+    count = header.own("block_count", 1)
+    if not 0 < count <= MOST_LAYERS:
+        return f"it has {count} layers, and llama.cpp takes 1 to {MOST_LAYERS}"
+    if header.num_heads > count:
+        return f"it has {header.num_heads} prediction heads, more than layers"
+    return None
+
+
+def _why_experts(header: Header) -> str | None:
+    """Return why a mixture's numbers cannot be used."""
+    count, groups = header.own("expert_count"), header.own("expert_group_count")
+    value = header.metadata.get(f"{header.architecture}.expert_used_count", 0)
+    numbers = value if isinstance(value, tuple) else (value,)
+    num_used = max((each for each in numbers if isinstance(each, int)), default=0)
+    if header.architecture in MAY_BE_DENSE and count <= 1:
+        count = num_used = 0
+    is_fitting = num_used <= count <= MOST_EXPERTS and bool(count) == bool(num_used)
+    if not is_fitting or (groups and groups >= count):
+        return f"it has {count} experts in {groups} groups, of which a token uses {num_used}"
+    used_groups = header.own("expert_group_used_count")
+    if groups > 1 and (count % groups or not 0 < used_groups < groups):
+        return f"it has {count} experts in {groups} groups, of which a token uses {used_groups}"
+    return None
+
+
+def _why_numbers(header: Header) -> str | None:
+    """Return which number llama.cpp's operators do not take."""
+    for kind in ("layer_norm_epsilon", "layer_norm_rms_epsilon"):
+        epsilon = header.metadata.get(f"{header.architecture}.attention.{kind}", 0.0)
+        if isinstance(epsilon, float) and not epsilon >= 0:
+            return f"its {kind} is {epsilon:g}, not at least 0"
+    if header.own("full_attention_interval", 1) < 1:
+        return "its full_attention_interval is less than 1"
+    scaling = header.metadata.get(f"{header.architecture}.rope.scaling.type", "none")
+    if isinstance(scaling, str) and scaling not in SCALINGS | {"none"}:
+        return "it scales positions in a way that llama.cpp does not know"
+    return None
+
+
+def _why_compression(header: Header) -> str | None:
+    """Return why the compression of keys cannot be used: llama.cpp's indexer needs a layer."""
+    ratios = header.metadata.get("deepseek4.attention.compress_ratios")
+    if header.architecture != "deepseek4" or not isinstance(ratios, tuple):
+        return None
+    is_indexed = INDEXED_RATIO in ratios[: max(0, header.num_layers - header.num_heads)]
+    text = f"none of its layers compresses the keys of {INDEXED_RATIO} tokens into one"
+    return None if is_indexed else text
+
+
+def _why_rotation(header: Header) -> str | None:
     """Return which rotation of queries and keys does not fit their length.
 
-    Layers with a sliding window have the values of the others, unless they have their own.
+    Layers with a sliding window have the values of the others, unless they have their own. A model
+    without attention heads rotates nothing. llama.cpp never ends a rotation of nothing.
     """
-    heads = header.metadata.get(f"{header.architecture}.attention.head_count")
-    first = heads[0] if isinstance(heads, tuple) and heads else heads
-    usual = header.own("embedding_length") // first if isinstance(first, int) and first > 0 else 0
+    usual = _usual_length(header)
+    if not usual or header.architecture == NOT_ROTATING:
+        return None
     length = header.own("attention.key_length", usual)
     rotated = header.own("rope.dimension_count", length)
     in_window = header.own("attention.key_length_swa", length)
     rotated_in_window = header.own("rope.dimension_count_swa", rotated)
     for number, of_all in ((rotated, length), (rotated_in_window, in_window)):
         if number % 2 or not 0 < number <= of_all:
-            return f"{header.name} rotates {number} of {of_all} numbers of each attention head"
+            return f"it rotates {number} of {of_all} numbers of each attention head"
     return None
+
+
+def _why_parts(header: Header) -> str | None:
+    """Return why the parts of positions cannot be used."""
+    parts = parts_of_rotation(header)
+    if not parts and header.architecture not in ALWAYS_IN_PARTS:
+        return None
+    numbers = [part for part in parts if type(part) is int and part >= 0]
+    length = header.own("attention.key_length", _usual_length(header))
+    rotated = header.own("rope.dimension_count", length)
+    is_known = len(numbers) == len(parts) == NUM_PARTS
+    if is_known and sum(numbers[:3]) > 0 and sum(numbers) <= rotated:
+        return None
+    return "it has parts of positions that llama.cpp cannot use"
+
+
+def _usual_length(header: Header) -> int:
+    """Return the share of the width that an attention head has, 0 if the first layer has none."""
+    heads = header.metadata.get(f"{header.architecture}.attention.head_count")
+    first = heads[0] if isinstance(heads, tuple) and heads else heads
+    return header.own("embedding_length") // first if isinstance(first, int) and first > 0 else 0

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from specchat.errors import IncompatibleDraft, ModelWontLoad
-from specchat.gguf.draft_kinds import is_head_only, kind_of_file, own_head
+from specchat.gguf.draft_kinds import is_head_only, kind_of_file, own_head, why_no_head
 from specchat.gguf.fatal_values import why_fatal
 from specchat.gguf.header import Header
 from specchat.gguf.purpose import why_no_text
@@ -50,9 +50,7 @@ def read_pair(
     kind = kind_of_file(of_file)
     if not kind.is_head:
         require_text(of_file)
-    elif reason := (
-        why_fatal(of_file) or kind.why_unusable(of_file) or kind.why_unfit(model, of_file)
-    ):
+    elif reason := why_no_head(of_file) or kind.why_unfit(model, of_file):
         raise IncompatibleDraft(
             f"{draft.name} cannot draft for {target.name}: {reason}; choose the head that belongs"
             " to the target, or --draft none"

@@ -6,7 +6,7 @@ Such a head is a layer after a model's last one, in the model's own file or in a
 from collections.abc import Mapping
 from dataclasses import replace
 
-from specchat.gguf.fatal_values import why_rotation_unusable, why_types_unusable
+from specchat.gguf.fatal_values import why_types_unusable
 from specchat.gguf.header import Header, Tensor, Value
 from specchat.gguf.layer_inputs import UNTRIED
 from specchat.gguf.vocabulary_facts import why_another_model
@@ -83,7 +83,7 @@ def why_unusable(header: Header) -> str | None:
         missing = [name for name in _needed(header, prefix) if prefix + name not in present]
         if missing:
             return f"the prediction head of {header.name} lacks the tensor {missing[0]}"
-    return why_rotation_unusable(header) or why_types_unusable(header, _own_tensors(header))
+    return why_types_unusable(replace(header, tensors=_own_tensors(header)))
 
 
 def _why_unlike_others(header: Header) -> str | None:
@@ -131,18 +131,19 @@ def as_model(header: Header) -> Header:
     """
     kind, prefixes, is_whole = header.architecture, _prefixes(header), is_alone(header)
     tensors: dict[str, Tensor] = {}
-    for tensor in _own_tensors(header):
-        prefix = next((each for each in prefixes if tensor.name.startswith(each)), "")
+    for name, tensor in _own_tensors(header).items():
+        prefix = next((each for each in prefixes if name.startswith(each)), "")
         of_head = f"blk.{prefixes.index(prefix)}." if prefix else ""
-        tensors[of_head + tensor.name.removeprefix(prefix)] = tensor
+        tensors[of_head + name.removeprefix(prefix)] = tensor
     own: dict[str, Value] = {
         f"{kind}.block_count": len(prefixes),
         f"{kind}.nextn_predict_layers": 0,
     }
+    first = header.num_layers - len(prefixes)
     for key in (f"{kind}.attention.{each}" for each in OF_LAYERS):
         values = header.metadata.get(key)
-        if isinstance(values, tuple):
-            own[key] = values[header.num_layers - len(prefixes) :]
+        if isinstance(values, tuple):  # llama.cpp takes the missing ones of a short list as zero
+            own[key] = (*values[first:], *[0] * len(prefixes))[: len(prefixes)]
     name = header.name if is_whole else f"the prediction head of {header.name}"
     return replace(
         header,
@@ -151,14 +152,14 @@ def as_model(header: Header) -> Header:
     )
 
 
-def _own_tensors(header: Header) -> list[Tensor]:
+def _own_tensors(header: Header) -> dict[str, Tensor]:
     """Return the tensors that are loaded for the heads."""
     prefixes, is_whole = tuple(_prefixes(header)), is_alone(header)
-    return [
-        tensor
+    return {
+        name: tensor
         for name, tensor in header.tensors.items()
         if name.startswith(prefixes) or (is_whole and not name.startswith("blk."))
-    ]
+    }
 
 
 def _prefixes(header: Header) -> list[str]:

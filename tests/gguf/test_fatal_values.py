@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import nan
 from typing import Any
 
 import pytest
 
 from specchat.catalogue.pairs import find_pair
 from specchat.errors import ModelWontLoad
-from specchat.gguf.fatal_values import why_fatal, why_rotation_unusable, why_types_unusable
+from specchat.gguf.fatal_values import why_fatal, why_types_unusable
 from specchat.gguf.header import Header
 from specchat.gguf.model_files import require_text
 from specchat.gguf.reader import read_header
 from specchat.gguf.tensor_types import STORED_TYPES
 from tables import table
 
+ACTIVATIONS = ("i8", "i32", "f64", "q8_1", "q8_K")
+EXPERTS = {"expert_count": 8, "expert_used_count": 2}
 QWEN_27B = {
     "embedding_length": 5120,
     "attention__head_count": 24,
@@ -52,11 +55,25 @@ def with_own(header: Header, **own: Any) -> Header:
 @table(
     ("own", "reason"),
     [
-        ({"block_count": 513}, "has 513 layers, and llama.cpp takes 512 at most"),
-        ({"block_count": 2**32 - 1}, "llama.cpp takes 512 at most"),
-        ({"attention__layer_norm_rms_epsilon": -1.0}, "layer_norm_rms_epsilon is -1, less than 0"),
-        ({"attention__layer_norm_epsilon": -0.5}, "layer_norm_epsilon is -0.5, less than 0"),
+        ({"block_count": 513}, "has 513 layers, and llama.cpp takes 1 to 512"),
+        ({"block_count": 2**32 - 1}, "llama.cpp takes 1 to 512"),
+        ({"block_count": 0}, "has 0 layers"),
+        ({"nextn_predict_layers": 99}, "has 99 prediction heads, more than layers"),
+        ({"attention__layer_norm_rms_epsilon": -1.0}, "layer_norm_rms_epsilon is -1, not at least"),
+        ({"attention__layer_norm_rms_epsilon": nan}, "layer_norm_rms_epsilon is nan, not at least"),
+        ({"attention__layer_norm_epsilon": -0.5}, "layer_norm_epsilon is -0.5, not at least 0"),
         ({"full_attention_interval": 0}, "full_attention_interval is less than 1"),
+        ({"expert_count": 1025, "expert_used_count": 2}, "has 1025 experts"),
+        ({"expert_count": 8}, "has 8 experts in 0 groups, of which a token uses 0"),
+        ({"expert_used_count": 2}, "has 0 experts in 0 groups, of which a token uses 2"),
+        ({"expert_count": 8, "expert_used_count": (2, 9)}, "of which a token uses 9"),
+        ({**EXPERTS, "expert_group_count": 8}, "has 8 experts in 8 groups"),
+        ({**EXPERTS, "expert_group_count": 3}, "has 8 experts in 3 groups"),
+        ({**EXPERTS, "expert_group_count": 4}, "in 4 groups, of which a token uses 0"),
+        ({"rope__scaling__type": "dynamic"}, "scales positions in a way that"),
+        ({"rope__dimension_sections": (8, 5, 319, -1)}, "parts of positions that"),
+        ({"rope__dimension_sections": (0, 0, 0, 8)}, "parts of positions that"),
+        ({"rope__dimension_sections": 999}, "parts of positions that"),
     ],
 )
 def test_a_number_that_ends_the_process_is_refused(
@@ -66,7 +83,31 @@ def test_a_number_that_ends_the_process_is_refused(
     require_text(header)
     with pytest.raises(ModelWontLoad, match=reason):
         require_text(with_own(header, **own))
-    assert why_fatal(with_own(header, block_count=512)) is None
+
+
+@table(
+    "own",
+    [
+        {"block_count": 512},
+        {**EXPERTS, "expert_group_count": 4, "expert_group_used_count": 2},
+        {**EXPERTS, "expert_used_count": (0, 2)},
+        {"rope__scaling__type": "yarn"},
+        {"rope__dimension_sections": (8, 4, 4, 0)},
+        {"rope__dimension_sections": (0, 0, 0, 0)},
+    ],
+)
+def test_a_number_that_llama_cpp_takes_is_not_refused(header: Header, own: dict[str, Any]) -> None:
+    """Its own writer gives every file parts of positions, all zero for most."""
+    require_text(with_own(header, **own))
+
+
+def test_an_architecture_that_rotates_in_parts_needs_them(header: Header) -> None:
+    """Otherwise, llama.cpp ends the process."""
+    own = {"general.architecture": "qwen2vl"}
+    qwen = replace(header, metadata={**header.metadata, **own})
+    assert why_fatal(qwen) == "it has parts of positions that llama.cpp cannot use"
+    width = {"embedding_length": 64, "attention__head_count": 4, "block_count": 1}
+    assert why_fatal(with_own(qwen, **width, rope__dimension_sections=(4, 2, 2, 0))) is None
 
 
 @table(
@@ -85,11 +126,11 @@ def test_a_number_that_ends_the_process_is_refused(
         ({**GLM_355B, "rope__dimension_count_swa": 130}, True),
     ],
 )
-def test_a_head_rotates_no_more_than_it_has(
+def test_attention_rotates_no_more_than_it_has(
     header: Header, own: dict[str, Any], is_refused: bool
 ) -> None:
     """Nor an odd number, nor none."""
-    assert (why_rotation_unusable(with_own(header, **own)) is not None) == is_refused
+    assert ("rotates" in (why_fatal(with_own(header, **own)) or "")) == is_refused
 
 
 def test_a_head_has_types_that_can_be_multiplied(header: Header) -> None:
@@ -97,10 +138,13 @@ def test_a_head_has_types_that_can_be_multiplied(header: Header) -> None:
     weights = header.tensors["blk.0.attn_q.weight"]
     norm = header.tensors["blk.0.attn_norm.weight"]
     numbers = {each.name: number for number, each in STORED_TYPES.items()}
-    assert why_types_unusable(header, header.tensors.values()) is None
-    for kind in ("i8", "i32", "f64", "q8_1", "q8_K"):
-        assert why_types_unusable(header, [replace(weights, stored=numbers[kind])]), kind
-    assert why_types_unusable(header, [replace(weights, stored=numbers["q4_0"])]) is None
-    assert why_types_unusable(header, [replace(norm, stored=numbers["f16"])])
     order = replace(norm, name="masked_embd_ordering", stored=numbers["i32"])
-    assert why_types_unusable(header, [order]) is None
+    assert why_types_unusable(header) is None
+    for tensor, is_refused in (
+        *((replace(weights, stored=numbers[kind]), True) for kind in ACTIVATIONS),
+        (replace(weights, stored=numbers["q4_0"]), False),
+        (replace(norm, stored=numbers["f16"]), True),
+        (order, False),
+    ):
+        changed = replace(header, tensors={**header.tensors, tensor.name: tensor})
+        assert (why_types_unusable(changed) is not None) == is_refused
