@@ -14,6 +14,7 @@ from specchat.decoding.repeats import Repeats
 from specchat.decoding.replay import Replay
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts, Loading
+from specchat.images.image import Image
 from specchat.options.declarations import ScreenOptions
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.answer_update import Update
@@ -99,6 +100,7 @@ class Script:
     close_hold: threading.Event | None = None
     """Where set, an engine that is to end waits for it."""
     num_closed: int = 0
+    takes_images: bool = False
     finds_loops: bool = False
     """Whether the statistics say of a passage that it is said over and over."""
 
@@ -123,7 +125,7 @@ class ScriptedEngine(Engine):
 
     def __init__(self, script: Script) -> None:
         """Store the script."""
-        self.facts = replace(FACTS, thinking=script.thinking)
+        self.facts = replace(FACTS, thinking=script.thinking, takes_images=script.takes_images)
         self.stats = Statistics()
         self._script = script
         self._stopped = threading.Event()
@@ -250,6 +252,10 @@ class ScriptedEngine(Engine):
         counts = [len(in_tokens(each["content"])) for each in request.messages]
         is_too_long = counts[-1] > self.facts.context
         return PromptSize(counts[-1], self._script.left_out, is_too_long)
+
+    def image_tokens(self, image: Image) -> list[int]:
+        """Return a token for each kilobyte of the file."""
+        return [-2] * (len(image.data) // 1000)
 
     def stop(self) -> None:
         """Stop the answer."""

@@ -154,9 +154,9 @@ class Tree(dict[int, Message]):
         )
         return turns + [_turn(each) for each in self.sent(leaf)]
 
-    def images(self, leaf: int | None) -> list[Image]:
+    def images(self, leaf: int | None) -> tuple[Image, ...]:
         """Return the images in those turns."""
-        return [image for message in self.sent(leaf) for image in message.images]
+        return tuple(image for message in self.sent(leaf) for image in message.images)
 
     def pinned_turns(self, leaf: int | None, system_prompt: str = "") -> list[int]:
         """Return the indices of those turns, of all that `turns` returns, that must be sent."""

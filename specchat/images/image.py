@@ -13,6 +13,7 @@ BEGINNINGS = {
     "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
 }
 """How files of each type begin."""
+LONGEST_BEGINNING = 12
 MARK = "zqimage{}qz"
 """ASCII letters and digits, so that it survives chat templates; random, so that only whoever has
 the image can write it."""

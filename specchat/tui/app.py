@@ -164,6 +164,7 @@ class ChatApp(App[None]):
                     yield ClickLine("compare", "offer")
                     yield ClickLine("models", "hint")
                     yield Suggestions()
+                    yield Static(id="attached", markup=False)
                     yield Composer()
             yield Panel(self.setup.key_of)
         yield NoticeLine()

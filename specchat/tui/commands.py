@@ -107,6 +107,10 @@ COMMANDS = (
         slash=("serve",), takes_text=True,
     ),
     Command(
+        "attach", "Attach a file", "Attach a text file, a folder or an image to the message",
+        slash=("attach",), takes_text=True,
+    ),
+    Command(
         "edit", "Open the editor", "Write the message in the editor that $VISUAL or $EDITOR names",
         "ctrl+e", ("edit",),
     ),

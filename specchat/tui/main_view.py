@@ -1,6 +1,6 @@
 """The main screen: carries out what controllers and actions request, with the right widget."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
@@ -14,6 +14,7 @@ from specchat.safe_text import harmless
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.appearance import Appearance
 from specchat.tui.arrangement import Arrangement
+from specchat.tui.attached_images import attached_text
 from specchat.tui.chat_header import header
 from specchat.tui.composer_frame import frame_subtitle, frame_title
 from specchat.tui.controllers.chat_state import ChatState
@@ -128,6 +129,11 @@ class MainView:
         composer.border_subtitle = frame_subtitle(
             self.state, key_of, is_behind=self.is_behind, is_empty=not composer.text
         )
+        facts, line = self.state.pair_controller.facts, self.app.query_one("#attached", Static)
+        attached = attached_text(self.state.message_size.images, facts)
+        if line.content != attached:
+            line.update(attached)
+            line.display = bool(attached.plain)
 
     def show_notice(self, notice: Notification | None) -> None:
         """Show a notice on the main screen; None removes it."""
@@ -245,7 +251,10 @@ class MainView:
         """Return a view of a message."""
         message = self.state.conversations.tree[number]
         if message.role == "user":
-            files = [attached_view(each) for each in message.attachments]
+            files = [
+                *self._image_views(message),
+                *(attached_view(each) for each in message.attachments),
+            ]
             text = SUMMARY_NOTE if message.mark == "summary" else message.text
             view: MessageView = QuestionView(text, files)
         else:
@@ -254,6 +263,16 @@ class MainView:
         view.say_branch(*self.state.conversations.tree.version(number))
         view.say_mark(message.mark)
         return view
+
+    def _image_views(self, message: Message) -> Sequence[Widget]:
+        """Return views of a question's images, as pictures where the terminal has colours."""
+        if not message.images:
+            return ()
+        from specchat.tui.widgets.image_view import image_view
+        from specchat.tui.widgets.picture import BLOCKS, NONE
+
+        way = BLOCKS if self.appearance.has_colours() else NONE
+        return [image_view(each, way) for each in message.images]
 
     def _figures(self) -> Figures:
         """Return the figures to show: those of the focused answer, or of the newest one."""

@@ -1,4 +1,7 @@
-"""Files and folders named with @ in a message: completed during typing, attached on sending."""
+"""Files and folders named with @ in a message: completed during typing, attached on sending.
+
+A file is a text or an image; of folders only texts are attached.
+"""
 
 import re
 import shlex
@@ -12,6 +15,7 @@ from specchat.chat.conversation import Attachment
 from specchat.chat.folder_files import has_wildcards, read_files
 from specchat.chat.text_files import LARGEST_FILE, decoded
 from specchat.errors import InvalidOption
+from specchat.images.image import LONGEST_BEGINNING, Image, type_of
 from specchat.safe_text import harmless
 
 NAME = re.compile(r'(?<![^\s(\[{<"\'])@(?:"([^"\n]+)"|(\S+))')
@@ -52,6 +56,8 @@ class NamedFiles:
     """What a message names: files with their contents, and the names that match nothing."""
 
     files: dict[str, Attachment] = field(default_factory=dict)
+    shown: dict[str, Image] = field(default_factory=dict)
+    """The images, by name."""
     missing: list[str] = field(default_factory=list)
     encodings: dict[str, str] = field(default_factory=dict)
     """The encodings other than UTF-8 that files were read in, by name."""
@@ -63,6 +69,11 @@ class NamedFiles:
         """The files in the order in which they are named."""
         return list(self.files.values())
 
+    @property
+    def images(self) -> list[Image]:
+        """The images in the order in which they are named."""
+        return list(self.shown.values())
+
     def notices(self) -> Iterator[str]:
         """Yield what the user should know: encodings, and what was taken of folders."""
         for encoding in dict.fromkeys(self.encodings.values()):
@@ -73,13 +84,16 @@ class NamedFiles:
         for name, words in self.folders.items():
             yield f"{harmless(name)}: attached {words}."
 
-    def take(self, name: str, folder: Path, before: Mapping[str, Attachment]) -> bool:
+    def take(self, name: str, folder: Path, before: Mapping[str, Attachment | Image]) -> bool:
         """Add the file, folder or pattern of this name; return False if there is none.
 
         `before` has earlier attachments, used for files deleted since.
         """
         path = _existing(folder, name)
         if path is not None and path.is_file():
+            if _is_image(path):
+                self.shown[name] = _image(path, name)
+                return True
             content, encoding = _content(path, name)
             self.files[name] = Attachment(name, content)
             self.encodings |= {name: encoding} if encoding else {}
@@ -87,7 +101,12 @@ class NamedFiles:
         if (path is not None or has_wildcards(name)) and self._take_folder(name, folder):
             return True
         known = [each for each in before if each == name or each.startswith(f"{name.rstrip('/')}/")]
-        self.files |= {each: before[each] for each in known}
+        for each in known:
+            found = before[each]
+            if isinstance(found, Image):
+                self.shown[each] = found
+            else:
+                self.files[each] = found
         return bool(known)
 
     def _take_folder(self, name: str, folder: Path) -> bool:
@@ -104,11 +123,11 @@ class NamedFiles:
         return False
 
 
-def named_files(text: str, folder: Path, known: Iterable[Attachment] = ()) -> NamedFiles:
+def named_files(text: str, folder: Path, known: Iterable[Attachment | Image] = ()) -> NamedFiles:
     """Return the files and folders that a message names.
 
     `known` has earlier attachments, used for files deleted since. Raises InvalidOption for a file
-    that is too large or not a text file, and for a folder with too many or too large ones.
+    that is too large, or neither text nor an image, and for a folder with too much of them.
     """
     before = {each.name: each for each in known}
     named = NamedFiles()
@@ -121,7 +140,7 @@ def named_files(text: str, folder: Path, known: Iterable[Attachment] = ()) -> Na
 
 
 def pasted_files(text: str, folder: Path) -> list[str]:
-    """Return mentions of the text files listed in a pasted text; empty for any other text.
+    """Return mentions of the texts and images listed in a pasted text; empty for any other text.
 
     Terminals paste the paths of files dropped on them, quoted, escaped or as file:// addresses.
     """
@@ -133,6 +152,20 @@ def pasted_files(text: str, folder: Path) -> list[str]:
         with suppress(ValueError):  # unbalanced quotation marks
             paths = [_path(word) for word in shlex.split(words)]
     return [_named(path, folder) for path in paths if path] if all(paths) else []
+
+
+def mention_of(name: str, folder: Path) -> str:
+    """Return the mention of a file or folder. Raises InvalidOption if there is none."""
+    path = _existing(folder, name.strip("'\""))
+    if path is None:
+        raise InvalidOption(f"No file {name}.")
+    return _named(path, folder)
+
+
+def without_mention(text: str, name: str) -> str:
+    """Return a text without the mentions of a file."""
+    mentioned = "|".join(re.escape(f"@{each}") for each in (f'"{name}"', name))
+    return re.sub(rf"(?:{mentioned})(?=[{re.escape(PUNCTUATION)}]*(?:\s|$)) ?", "", text)
 
 
 def _possible(word: str) -> Iterator[str]:
@@ -165,7 +198,7 @@ def _completed(parent: Path, path: Path) -> str:
 
 
 def _path(word: str) -> Path | None:
-    """Return the text file at an absolute path; None if there is none."""
+    """Return the text file or image at an absolute path; None if there is none."""
     if word.startswith("file://"):
         from urllib.request import url2pathname  # it imports an HTTP client
 
@@ -173,7 +206,7 @@ def _path(word: str) -> Path | None:
     path = Path(word)
     with suppress(*NO_PATH, InvalidOption):
         path = path.expanduser()
-        if path.is_absolute() and path.is_file() and _content(path, word)[0]:
+        if path.is_absolute() and path.is_file() and (_is_image(path) or _content(path, word)[0]):
             return path
     return None
 
@@ -182,6 +215,25 @@ def _named(path: Path, folder: Path) -> str:
     """Return the shortest mention of a file."""
     name = str(path.relative_to(folder) if path.is_relative_to(folder) else path)
     return f'@"{name}"' if re.search(r"\s", name) else f"@{name}"
+
+
+def _is_image(path: Path) -> bool:
+    """Return whether a file begins as an image does."""
+    with suppress(OSError), path.open("rb") as file:
+        return bool(type_of(file.read(LONGEST_BEGINNING)))
+    return False
+
+
+def _image(path: Path, name: str) -> Image:
+    """Return an image's file. Raises InvalidOption for one that is too large or cannot be read."""
+    from specchat.images.picture import MOST_BYTES
+
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InvalidOption(f"{name} is larger than {MOST_BYTES >> 20} MiB.")
+        return Image(path.read_bytes(), name)
+    except OSError as error:
+        raise InvalidOption(f"{name} cannot be read: {error.strerror}") from None
 
 
 def _content(path: Path, name: str) -> tuple[str, str]:
@@ -193,6 +245,8 @@ def _content(path: Path, name: str) -> tuple[str, str]:
             )
         return decoded(path.read_bytes())
     except ValueError:
-        raise InvalidOption(f"{name} is not a text file.") from None
+        from specchat.images.picture import READ
+
+        raise InvalidOption(f"{name} is neither text nor an image ({READ}).") from None
     except OSError as error:
         raise InvalidOption(f"{name} cannot be read: {error.strerror}") from None

@@ -58,7 +58,7 @@ def test_turns_have_the_marks_of_their_images() -> None:
     before, after = tree[first.id].images, tree[third.id].images
     turns = [turn["content"] for turn in tree.turns(third.id)]
     assert turns == [f"{before[0]}{before[1]}What is it?", "A cat.", f"{after[0]}And it?"]
-    assert tree.images(third.id) == [*before, *after]
+    assert tree.images(third.id) == (*before, *after)
     assert len({each.mark for each in tree.images(third.id)}) == 3
 
 

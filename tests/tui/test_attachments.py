@@ -10,6 +10,8 @@ from scripted_chat import Script, chat
 from specchat.chat.conversation import Attachment
 from specchat.chat.text_files import LARGEST_FILE
 from specchat.errors import InvalidOption
+from specchat.images.image import Image
+from specchat.images.picture import MOST_BYTES
 from specchat.tui.mentions import completions, named_files
 from tui.driving import say
 
@@ -35,13 +37,19 @@ def test_names_without_a_file_stay_as_they_are(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_sent_are_refused(tmp_path: Path) -> None:
-    """Files that are too large or not text, each with the reason."""
+    """Files that are too large or neither text nor an image, each with the reason."""
     (tmp_path / "large.txt").write_text("x" * (LARGEST_FILE + 1), "utf-8")
-    (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff\xfe")
-    with pytest.raises(InvalidOption, match="larger than"):
-        named_files("see @large.txt", tmp_path)
-    with pytest.raises(InvalidOption, match="not a text file"):
-        named_files("see @picture.png", tmp_path)
+    with (tmp_path / "large.png").open("wb") as file:
+        file.write(b"\x89PNG")
+        file.truncate(MOST_BYTES + 1)
+    (tmp_path / "picture.heic").write_bytes(b"\0\0\0\x20ftypheic\xff\xfe")
+    for name, reason in (
+        ("large.txt", "larger than 512 KiB"),
+        ("large.png", "larger than 20 MiB"),
+        ("picture.heic", r"neither text nor an image \(PNG, JPEG, WebP, GIF\)"),
+    ):
+        with pytest.raises(InvalidOption, match=reason):
+            named_files(f"see @{name}", tmp_path)
 
 
 def test_a_file_named_twice_is_attached_once(tmp_path: Path) -> None:
@@ -80,15 +88,21 @@ def test_files_of_any_usual_encoding_are_read(tmp_path: Path, encoding: str, sai
     assert bool(encodings) == bool(said)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"\x7fELF\2\1\1\0", b"\xff\xd8\xff\xe0\0\x10JFIF\0"],
-)
-def test_pictures_and_programs_are_no_text(tmp_path: Path, content: bytes) -> None:
+def test_programs_are_no_text(tmp_path: Path) -> None:
     """Whatever they could be decoded as."""
-    (tmp_path / "a.bin").write_bytes(content)
-    with pytest.raises(InvalidOption, match="not a text file"):
+    (tmp_path / "a.bin").write_bytes(b"\x7fELF\2\1\1\0")
+    with pytest.raises(InvalidOption, match="neither text nor an image"):
         named_files("@a.bin", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"\xff\xd8\xff\xe0\0\x10JFIF\0"]
+)
+def test_images_are_no_text(tmp_path: Path, content: bytes) -> None:
+    """Their bytes tell them apart, whatever the name says, and however they are damaged."""
+    (tmp_path / "a.txt").write_bytes(content)
+    named = named_files("@a.txt", tmp_path)
+    assert (named.attachments, named.images) == ([], [Image(content, "a.txt")])
 
 
 def test_folders_and_patterns_are_attached(tmp_path: Path) -> None:

@@ -255,10 +255,10 @@ def test_a_path_with_spaces_is_quoted(tmp_path: Path, form: str) -> None:
 def test_other_texts_stay_as_they_are(tmp_path: Path, text: str) -> None:
     """Names alone, missing files, folders and binary files are not attached."""
     (tmp_path / "notes.txt").write_text("some notes", "utf-8")
-    (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff")
+    (tmp_path / "program").write_bytes(b"\x7fELF\2\1\1\0")
 
     assert pasted_files(text.format(tmp_path / "notes.txt"), tmp_path) == []
-    assert pasted_files(str(tmp_path / "picture.png"), tmp_path) == []
+    assert pasted_files(str(tmp_path / "program"), tmp_path) == []
     assert pasted_files(str(tmp_path), tmp_path) == []
 
 

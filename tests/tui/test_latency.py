@@ -50,6 +50,7 @@ def test_the_first_frame_waits_for_no_heavy_library() -> None:
 
 
 LATER = {
+    "PIL",
     "multiprocessing",
     "psutil",
     "specchat.bench.race_picture",
@@ -58,10 +59,13 @@ LATER = {
     "specchat.cli.offers",
     "specchat.connection.connected_engine",
     "specchat.hub.client",
+    "specchat.images.picture",
+    "specchat.images.thumbnail",
     "specchat.planning",
     "specchat.server.client_setups",
     "specchat.sharing.process_engine",
     "specchat.tui.actions",
+    "specchat.tui.widgets.picture",
     "specchat.tui.screens",
     "specchat.workers",
 }

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from specchat.tui.actions.attaching import Attaching
 from specchat.tui.actions.code_saver import CodeSaver
 from specchat.tui.actions.context_actions import ContextActions
 from specchat.tui.actions.conversation_actions import ConversationActions
@@ -41,6 +42,7 @@ class ChatActions:
         self.serving = ServeActions(view, state)
         self.code_saver = CodeSaver(view, state)
         self.editor = ExternalEditor(view)
+        self.attaching = Attaching(view, state)
         self.leaving = Leaving(view, state)
         self.calls: Mapping[str, Callable[..., Any]] = {
             **self._on_the_screen(), **self._on_conversations(), **self._on_models(),
@@ -54,6 +56,7 @@ class ChatActions:
             "conversation": self.conversations.act_on_marked,
             "leave": self.leaving.leave,
             "help_quit": self.leaving.interrupt,
+            "detach": self.attaching.detach,
         }
         """What to call for the keys that are no commands, by the action of their bindings."""
 
@@ -70,6 +73,7 @@ class ChatActions:
             "copy": self.messages.copy_last,
             "save": self.code_saver.save,
             "edit": self.editor.act,
+            "attach": self.attaching.attach,
             "hide": self.hints.hide,
             "accept": partial(self.hints.accept, "accept"),
             "accept_second": partial(self.hints.accept, "accept_second"),

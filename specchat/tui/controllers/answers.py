@@ -238,6 +238,8 @@ class Answers:
             self._gains.begin(self.figures, self._options.drafting)
             options["alternatives"] = NUM_ALTERNATIVES
             self._shown_at = 0.0  # its first text does not wait for what was drawn before
+        if images := chat.tree.images(leaf):
+            options["images"] = images
         options = {"make_room": True, **self._options.current, **options}
         writing.drawn_with = options.get("seed")
         kept = DECIDING.union(writing.own) - {"seed"}  # which stands by itself

@@ -10,6 +10,7 @@ from specchat.tui.controllers.context_report import ContextReport
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import ModelHint
 from specchat.tui.controllers.idle import IdleUnloader
+from specchat.tui.controllers.image_checks import ImageChecks
 from specchat.tui.controllers.message_size import MessageSize
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
@@ -48,11 +49,12 @@ class ChatState:
         self.answers = answers = Answers(view, chat, pair, options, key_of)
         answers.repeat_limit = setup.chat.repeat_limit
         answers.ghosts.turn(is_on=setup.screen.ghost)
-        self.questions = questions = Questions(view, chat, pair, answers, key_of)
+        checks = ImageChecks(view, pair, post, key_of)
+        self.questions = questions = Questions(view, chat, pair, answers, checks, key_of)
         self.adviser = Adviser(view, answers, options, pair, setup.other_drafts, post, key_of)
         self.races = races = Races(view, chat, pair, answers)
         self.race_offer = RaceOffer(chat, answers, races, key_of, setup.screen.offer_race)
-        self.message_size = MessageSize(view, chat, questions, answers, options, pair, post)
+        self.message_size = MessageSize(view, chat, questions, answers, options, pair, checks, post)
         self.context_report = ContextReport(chat, answers, pair)
         self.unsent = Unsent(view, setup.history, post)
         self.pulls = Pulls(view, post)

@@ -19,6 +19,7 @@ from specchat.chat.store import Store
 from specchat.chat.stored_steps import StoredSteps
 from specchat.errors import StoreBusy
 from specchat.formats.chat_message import ChatMessage
+from specchat.images.image import Image
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.answer_writes import AnswerWrites
 from specchat.tui.texts.sampling_text import only_sampling
@@ -148,12 +149,13 @@ class Conversations:
         text: str,
         files: Sequence[Attachment] = (),
         *,
+        images: Sequence[Image] = (),
         instead_of: Message | None = None,
         mark: Mark = "",
     ) -> Message:
         """Add a question at the end, or as another version of an earlier one."""
         parent = instead_of.parent if instead_of else self.leaf
-        return self._add("user", text, parent, files, mark=mark)
+        return self._add("user", text, parent, files, images=images, mark=mark)
 
     def answer(self, question: int, schema: str = "") -> Message:
         """Add an empty answer to a question, which follows a JSON Schema unless that is empty."""
@@ -249,11 +251,14 @@ class Conversations:
         parent: int | None,
         attachments: Sequence[Attachment] = (),
         *,
+        images: Sequence[Image] = (),
         mark: Mark = "",
         schema: str = "",
     ) -> Message:
         number = self.stored_number()
-        message = self.store.add(number, role, text, parent, attachments, mark=mark, schema=schema)
+        message = self.store.add(
+            number, role, text, parent, attachments, images=images, mark=mark, schema=schema
+        )
         self.tree.put(message)
         self.leaf = message.id
         if self.conversation is not None and not self.conversation.title:

@@ -1,7 +1,7 @@
 """How many tokens the message being written has, and what is read before it; no Textual here."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -10,16 +10,18 @@ from pathlib import Path
 from specchat.chat.answer_statistics import NUM_MEASURED, reading_rate
 from specchat.chat.conversation import with_attachments
 from specchat.errors import SpecchatError, StoreFailed
+from specchat.images.image import Image, with_images
 from specchat.requests.prompt_size import PromptSize
 from specchat.tui.commands import is_slash
 from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.image_checks import CheckedImage, ImageChecks
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.questions import Questions
 from specchat.tui.controllers.session import Post, Sizing
-from specchat.tui.mentions import named_files
+from specchat.tui.mentions import NamedFiles, named_files
 from specchat.tui.texts.schema_text import structure_of
 
 QUIET_SECONDS = 0.25
@@ -44,12 +46,15 @@ class MessageSize:
     answers: Answers
     options: AnswerOptions
     pair_controller: PairController
+    checks: ImageChecks
     post: Post
     written: Callable[[], tuple[str, str]] = lambda: ("", "")
     """Returns the text of the composer, and that with its pasted texts in full."""
     size: PromptSize | None = None
     """None while there is no message."""
     is_estimate: bool = False
+    images: Sequence[CheckedImage] = ()
+    """The images that the message names."""
     num_again: int = 0
     """The tokens of the conversation that the next question has read again."""
     again_s: float = 0.0
@@ -66,6 +71,7 @@ class MessageSize:
         """Count the message again, once nothing more is typed; called at every key."""
         self._count += 1
         if is_empty:
+            self._show_images(())
             self._show(None)
         if not self._is_waiting:
             self._is_waiting = True
@@ -96,35 +102,48 @@ class MessageSize:
             return
         self._is_waiting = False
         written, text = self.written()
+        if "@" not in written:
+            self._show_images(())
         if not text.strip() or is_slash(written.rstrip()):
             self._show(None)
             if self._is_new:
                 self._ask_without_message(number)
         elif "@" in written:
-            arguments = number, written, text, Path.cwd()
+            edited = self.conversations.tree.get(self.questions.editing or 0)
+            known = [*self.checks.held.values(), *(edited.images if edited else ())]
+            arguments = number, written, text, Path.cwd(), known
             threading.Thread(target=self._read_files, args=arguments, daemon=True).start()
         else:
             self._ask(number, text)
 
-    def _read_files(self, number: int, written: str, text: str, folder: Path) -> None:
+    def _read_files(
+        self, number: int, written: str, text: str, folder: Path, known: Sequence[Image]
+    ) -> None:
         """Read the files that the message names, in a thread of its own."""
         try:
-            files = named_files(written, folder).attachments
+            named = named_files(written, folder, known)
         except SpecchatError:  # sending it says what is wrong
-            files = []
-        self.post(self._ask, number, with_attachments(text, files))
+            named = NamedFiles()
+        images = [self.checks.check(each) for each in named.images]
+        self.post(self._ask, number, with_attachments(text, named.attachments), images)
 
-    def _ask(self, number: int, content: str) -> None:
+    def _ask(self, number: int, content: str, images: Sequence[CheckedImage] = ()) -> None:
         """Ask the engine for the size; show an estimate until it answers."""
         if number != self._count:
             return
+        if images:
+            self.checks.held = {each.image.name: each.image for each in images}
+        self._show_images(images)
+        facts = self.pair_controller.facts
+        takes_images = facts is not None and facts.takes_images
+        shown = [each.image for each in images if takes_images and not each.wrong]
         estimate = -(-len(content.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
         session = self.pair_controller.session
         if session is None or not session.is_loaded or self.answers.current is not None:
             self._show(PromptSize(estimate), is_estimate=True)
         if session is None:
             return
-        session.size(self._sizing(content, partial(self._counted, number, estimate)))
+        session.size(self._sizing(content, partial(self._counted, number, estimate), shown))
 
     def _ask_without_message(self, number: int) -> None:
         """Ask the engine what the next question has it read again, whatever that is."""
@@ -133,14 +152,20 @@ class MessageSize:
         if session is not None and is_local and is_free:
             session.size(self._sizing(".", partial(self._counted, number, None)))
 
-    def _sizing(self, content: str, on_size: Callable[[PromptSize | None], None]) -> Sizing:
+    def _sizing(
+        self,
+        content: str,
+        on_size: Callable[[PromptSize | None], None],
+        images: Sequence[Image] = (),
+    ) -> Sizing:
         """Return the request for the prompt with which a message would be asked now."""
         chat = self.conversations
         edited = chat.tree.get(self.questions.editing or 0)
         before = edited.parent if edited else chat.leaf
         schema = chat.schema.source if chat.schema else ""
-        turns = chat.turns(before, schema, content)
+        turns = chat.turns(before, schema, with_images(content, images))
         options = {
+            "images": (*chat.tree.images(before), *images),
             "think": self.options.thinking,
             "max_tokens": self.options.current.get("max_tokens"),
             "pinned": chat.pinned_turns(before, schema),
@@ -169,6 +194,11 @@ class MessageSize:
             num_again = 0 if is_short else num_again
         if (num_again, seconds) != (self.num_again, self.again_s):
             self.num_again, self.again_s = num_again, seconds
+            self.view.show_frame()
+
+    def _show_images(self, images: Sequence[CheckedImage]) -> None:
+        if images != self.images:
+            self.images = images
             self.view.show_frame()
 
     def _show(self, size: PromptSize | None, *, is_estimate: bool = False) -> None:

@@ -1,19 +1,22 @@
 """Questions: asking, editing, asking again, continuing and branching off; no Textual here."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from specchat.chat.conversation import Message
+from specchat.chat.conversation import Attachment, Message
 from specchat.decoding.chunk import Chunk
-from specchat.errors import SpecchatError
+from specchat.errors import InvalidOption, SpecchatError
+from specchat.images.image import Image
 from specchat.safe_text import harmless
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import SHOW_INTERVAL, Answers
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.image_checks import ImageChecks
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.mentions import named_files
@@ -43,6 +46,7 @@ class Questions:
         conversations: Conversations,
         pair_controller: PairController,
         answers: Answers,
+        checks: ImageChecks,
         key_of: KeyOf,
     ) -> None:
         self.editing: int | None = None
@@ -53,6 +57,7 @@ class Questions:
         self._conversations = conversations
         self._pair_controller = pair_controller
         self._answers = answers
+        self._checks = checks
         self._key_of = key_of
         answers.on_free = self._ask_queued_soon
 
@@ -80,7 +85,7 @@ class Questions:
                 self.queued.append(Queued(written, text, self._conversations.stored_number()))
                 self._view.show_state()
                 return
-            question = self._add_question(written, text or written)
+            question = await self._add_question(written, text or written)
         except SpecchatError as error:
             self._view.put_back(written)
             self._view.report(error)
@@ -176,17 +181,29 @@ class Questions:
             self.queued.remove(first)
             await self.ask(first.written, first.text)
 
-    def _add_question(self, written: str, text: str) -> Message:
+    async def _add_question(self, written: str, text: str) -> Message:
         edited = self._conversations.tree.get(self.editing or 0)
-        known = edited.attachments if edited else ()
+        known: list[Attachment | Image] = list(self._checks.held.values())
+        if edited:
+            known += [*edited.attachments, *edited.images]
         named = named_files(written, Path.cwd(), known)
-        question = self._conversations.ask(text, named.attachments, instead_of=edited)
+        await self._require_whole(named.images)
+        question = self._conversations.ask(
+            text, named.attachments, images=named.images, instead_of=edited
+        )
         for notice in named.notices():
             self._view.notify(notice)
         for name in named.missing:
             words = f'No file "@{harmless(name)}": sent as plain text.'
             self._view.notify(words, severity="warning")
         return question
+
+    async def _require_whole(self, images: Sequence[Image]) -> None:
+        """Raise InvalidOption for an image that is damaged, or that the model cannot read."""
+        self._checks.require_reader(images)
+        for image in images:
+            if wrong := (await asyncio.to_thread(self._checks.check, image)).wrong:
+                raise InvalidOption(wrong)
 
     async def _answer(
         self,

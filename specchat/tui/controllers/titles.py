@@ -63,6 +63,7 @@ class Titles:
             return
         turns = chat.turns(leaf)
         options = {
+            "images": chat.tree.images(leaf),
             "temperature": 0.0,
             "max_tokens": MOST_TOKENS,
             "drafter": PLAIN,

@@ -24,7 +24,7 @@ CARDS: Mapping[str, Sequence[str]] = {
         "accepted", "accepted by position", "tokens per target pass", "draft length",
         "tokens from",
     ),
-    "Time": ("time", "first token", "prompt"),
+    "Time": ("time", "first token", "prompt", "images"),
     "Loaded model": ("server", "weights", "KV cache", "bit-exact"),
 }  # fmt: skip
 """The figures of each group, the most important first; the first one holds the verdict."""
@@ -159,10 +159,12 @@ def _times(figures: Figures, width: int) -> dict[str, Content]:
     prompt += f" ({stats.cached_tokens} cached)" if figures.reports("cached_tokens") else ""
     prompt = prompt if figures.reports("prompt_tokens") else UNREPORTED
     notes = [Content.styled(note, MUTED) for note in read_again_texts(stats.read_again)]
+    images = f"{stats.image_tokens} tokens, {stats.image_s:.1f} s" if stats.image_tokens else ""
     return {
         "time": _row("time spent drafting", drafting, width) if is_known else Content(),
         "first token": _row("first token", f"{stats.time_to_first_token_s:.2f} s", width),
         "prompt": _lines(_row("prompt", prompt, width), *notes),
+        "images": _row("images", images, width) if images else Content(),
     }
 
 

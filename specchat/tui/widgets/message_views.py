@@ -121,19 +121,19 @@ class MessageView(Vertical, can_focus=True):
 class QuestionView(MessageView):
     """A question as the user wrote it; only the beginning and the end of a long one are shown."""
 
-    def __init__(self, text: str, files: Sequence[Fold] = ()) -> None:
+    def __init__(self, text: str, files: Sequence[Widget] = ()) -> None:
         super().__init__(text)
-        self._folds = list(files)
+        self._files = list(files)
         shown = text
         if len(text) > LONGEST_QUESTION:
             shown = f"{text[:SHOWN_PART].rstrip()}\n…\n{text[-SHOWN_PART:].lstrip()}"
-            self._folds.insert(0, TextFold(f"all {len(text)} characters", text))
+            self._files.insert(0, TextFold(f"all {len(text)} characters", text))
         self._shown = harmless(shown)
 
     def compose(self) -> ComposeResult:
         """Put the text above the files."""
         yield Static(self._shown, markup=False)
-        yield from self._folds
+        yield from self._files
         yield self._versions
         yield self._pin
 

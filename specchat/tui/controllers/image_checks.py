@@ -1,0 +1,85 @@
+"""The images that a message names, checked before they are sent; no Textual here."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from specchat.errors import InvalidOption, SpecchatError
+from specchat.images.image import Image
+from specchat.safe_text import harmless
+from specchat.tui.commands import KeyOf
+from specchat.tui.controllers.chat_view import ChatView
+from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.controllers.session import Post
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedImage:
+    """What is known of an image: its size as the model reads it, or why it cannot be sent.
+
+    It takes `num_tokens` of the context, 0 if that is not known.
+    """
+
+    image: Image
+    width: int = 0
+    height: int = 0
+    num_tokens: int = 0
+    wrong: str = ""
+
+
+@dataclass(slots=True)
+class ImageChecks:
+    """Checks images, which takes a moment for each."""
+
+    view: ChatView
+    pair_controller: PairController
+    post: Post
+    key_of: KeyOf
+    held: Mapping[str, Image] = field(default_factory=dict)
+    """The images that the message named last: their files may be gone once it is sent."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_set_up: bool = False
+
+    def check(self, image: Image) -> CheckedImage:
+        """Return what is known of an image; in any thread but the screen's."""
+        from specchat.images.thumbnail import thumbnail_of
+
+        self._set_up()
+        try:
+            found = thumbnail_of(image)
+        except SpecchatError as error:
+            return CheckedImage(image, wrong=str(error))
+        return CheckedImage(image, found.width, found.height, self._count(image))
+
+    def require_reader(self, images: Iterable[Image]) -> None:
+        """Raise InvalidOption if the model that is loaded reads text only."""
+        facts = self.pair_controller.facts
+        if not any(images) or facts is None or facts.takes_images:
+            return
+        models = self.key_of("models")
+        if facts.served_by:
+            raise InvalidOption(
+                f"Images are not sent to {harmless(facts.served_by)}: {models} loads a model here."
+            )
+        raise InvalidOption(
+            f"{harmless(facts.target)} reads text only. {models} switches to a model with a"
+            " projector (mmproj)."
+        )
+
+    def _set_up(self) -> None:
+        """Make what reads images in a clone, which takes a minute or two once."""
+        from specchat.system.clone import set_up
+
+        with self._lock:
+            if not self._is_set_up:
+                set_up("image_library", lambda line: self.post(self.view.notify, line))
+                self._is_set_up = True
+
+    def _count(self, image: Image) -> int:
+        session, facts = self.pair_controller.session, self.pair_controller.facts
+        if session is None or facts is None or not facts.takes_images:
+            return 0
+        with suppress(SpecchatError, NotImplementedError):  # the answer says what is wrong
+            return len(session.engine.image_tokens(image))
+        return 0

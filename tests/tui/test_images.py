@@ -1,0 +1,262 @@
+"""Images in the chat: attached, checked, sent with every question after them, and shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Paste
+from textual.geometry import Size
+from textual.widgets import Static
+
+from conftest import WriteModel
+from engine.test_lossless import EXACT
+from image_files import encoded, image, picture
+from scripted_chat import Script, chat
+from scripts.support.tiny_gguf import write_projector
+from specchat.chat.conversation import Message
+from specchat.engine.api import Loading
+from specchat.engine.local_engine import LocalEngine
+from specchat.images.image import Image
+from specchat.images.picture import Picture
+from specchat.tui.app import ChatApp
+from specchat.tui.mentions import mention_of, named_files, pasted_files, without_mention
+from specchat.tui.setup import PairChoice, Setup
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.image_view import ImageView
+from specchat.tui.widgets.picture import BlockPicture, block_strips, cells_of
+from tui.driving import panel_text, race, say, screen_text, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (100, 40)
+CAT = encoded(picture(1))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder that the chat is opened in, with two images; nothing is set up for them."""
+    (tmp_path / "cat.png").write_bytes(CAT)
+    (tmp_path / "my dog.jpg").write_bytes(encoded(picture(2, (200, 100)), "JPEG"))
+    (tmp_path / "broken.png").write_bytes(CAT[:200])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("specchat.system.clone.set_up", lambda *_: None)
+    return tmp_path
+
+
+def attached(app: ChatApp) -> str:
+    """Return the lines about images above the composer."""
+    line = app.query_one("#attached", Static)
+    return str(line.content) if line.display else ""
+
+
+def shown_to(script: Script, number: int = -1) -> list[bytes]:
+    """Return the images of a request, in the order in which its messages show them."""
+    messages, options = script.asked[number]
+    text = " ".join(message["content"] for message in messages)
+    images = sorted(options["images"], key=lambda each: text.index(each.mark))
+    return [each.data for each in images]
+
+
+def question_of(app: ChatApp) -> Message:
+    """Return the last question on the screen."""
+    return [each for each in app.conversations.branch if each.role == "user"][-1]
+
+
+def test_images_are_named_as_texts_are(folder: Path) -> None:
+    """In quotation marks with spaces; one that is gone is taken from before."""
+    named = named_files('Compare @cat.png with @"my dog.jpg".', folder)
+    assert [each.name for each in named.images] == ["cat.png", "my dog.jpg"]
+    assert named.attachments == []
+    (folder / "cat.png").unlink()
+    before = [Image(CAT, "cat.png")]
+    assert named_files("@cat.png", folder, before).images == before
+    assert named_files("@cat.png", folder).missing == ["cat.png"]
+
+
+def test_pasted_paths_of_images_are_mentions(folder: Path) -> None:
+    """As terminals paste them when a picture is dropped."""
+    assert pasted_files(f"'{folder}/my dog.jpg'", folder) == ['@"my dog.jpg"']
+    assert pasted_files(f"{folder}/cat.png", folder) == ["@cat.png"]
+
+
+def test_mentions_are_made_and_taken_out(folder: Path) -> None:
+    """All of a file, and none of another whose name begins alike."""
+    assert mention_of("'my dog.jpg'", folder) == '@"my dog.jpg"'
+    text = 'See @cat.png, @cat.png.old and @"my dog.jpg" @cat.png'
+    assert without_mention(text, "cat.png") == 'See , @cat.png.old and @"my dog.jpg" '
+    assert without_mention(text, "my dog.jpg") == "See @cat.png, @cat.png.old and @cat.png"
+
+
+async def test_an_image_is_shown_before_and_after_it_is_sent() -> None:
+    """With its size and its tokens; the question begins with it."""
+    script = Script(takes_images=True)
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.state.pair_controller.facts is not None)
+        app.query_one(Composer).text = "What is @cat.png?"
+        words = "▣ cat.png · 64 by 64 pixels · 12 tokens · remove"
+        await until(pilot, lambda: attached(app) == words)
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(app.query(BlockPicture)))
+        assert attached(app) == ""
+        await until(pilot, lambda: "▀" * 32 in screen_text(app))
+        assert "▾ cat.png · 64 by 64 pixels · 12.4 kB" in screen_text(app)
+        app.query_one(ImageView).toggle()
+        await until(pilot, lambda: "▀" not in screen_text(app))
+    (message,), options = script.asked[0]
+    (sent,) = options["images"]
+    assert sent.data == CAT
+    assert message["content"] == f"{sent}What is @cat.png?"
+
+
+async def test_images_stay_in_the_conversation(folder: Path, tmp_path: Path) -> None:
+    """With the next question, after another answer and an edit, in a race, and in the next chat."""
+    script, history = Script(["One.", "Two."], takes_images=True), tmp_path / "data" / "history.db"
+    app = chat(script, history)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, '@cat.png @"my dog.jpg" Which?')
+        both = [CAT, (folder / "my dog.jpg").read_bytes()]
+        assert shown_to(script) == both
+        await pilot.press("f5")
+        await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
+        assert shown_to(script) == both
+        await race(pilot)
+        assert all(shown_to(script, number) == both for number in range(2, len(script.asked)))
+        await pilot.press("escape")
+        await say(pilot, "And now?")
+        assert shown_to(script) == both
+        (folder / "cat.png").unlink()
+        app.state.questions.editing = app.conversations.branch[0].id
+        await say(pilot, "@cat.png alone")
+        assert shown_to(script) == [CAT]
+    app = chat(script, history)
+    async with app.run_test(size=SIZE) as pilot:
+        app.actions.conversations.state.conversations.open(1)
+        await app.view.show_branch()
+        await until(pilot, lambda: bool(app.query(BlockPicture)))
+        await say(pilot, "Again?")
+        assert shown_to(script) == [CAT]
+
+
+async def test_a_broken_image_is_not_sent() -> None:
+    """A line says so while the message is written; sending it puts it back."""
+    script = Script(takes_images=True)
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        app.query_one(Composer).text = "What is @broken.png?"
+        await until(pilot, lambda: attached(app) == "▣ broken.png is damaged or cut off · remove")
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(app.query_one(Composer).text))
+        assert app.query_one(Composer).text == "What is @broken.png?"
+        assert app.notices.latest[-1].message == "broken.png is damaged or cut off"
+        await until(pilot, lambda: "remove" in attached(app))
+        await pilot.click("#attached", offset=(41, 0))
+        await until(pilot, lambda: attached(app) == "")
+        assert app.query_one(Composer).text == "What is ?"
+    assert script.asked == []
+    assert app.conversations.branch == []
+
+
+async def test_a_model_that_reads_text_only_gets_no_image() -> None:
+    """The line says so, and so does sending it; the message stays."""
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.state.pair_controller.facts is not None)
+        app.query_one(Composer).text = "What is @cat.png?"
+        words = "▣ cat.png · 64 by 64 pixels · Scripted 8B reads text only · remove"
+        await until(pilot, lambda: attached(app) == words)
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(app.query_one(Composer).text))
+        assert app.query_one(Composer).text == "What is @cat.png?"
+        said = "Scripted 8B reads text only. F8 switches to a model with a projector (mmproj)."
+        assert app.notices.latest[-1].message == said
+        await until(pilot, lambda: attached(app) == words)
+    assert script.asked == []
+
+
+async def test_images_are_attached_by_a_command_and_by_dropping(folder: Path) -> None:
+    """Both write a mention, which a message that waits keeps."""
+    script = Script(takes_images=True)
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        composer = app.query_one(Composer)
+        await say(pilot, "/attach cat.png", wait=False)
+        await until(pilot, lambda: composer.text == "@cat.png ")
+        app.post_message(Paste(f"{folder}/my\\ dog.jpg"))
+        await until(pilot, lambda: composer.text == '@cat.png @"my dog.jpg" ')
+        await until(pilot, lambda: attached(app).count("\n") == 1)
+        await say(pilot, "/attach none.png", wait=False)
+        await until(pilot, lambda: "No file none.png." in app.notices.latest[-1].message)
+        await say(pilot, "/attach", wait=False)
+        await until(pilot, lambda: "Use /attach FILE" in app.notices.latest[-1].message)
+
+
+async def test_the_panel_counts_images_apart() -> None:
+    """Their tokens and seconds, where an answer has any."""
+    app = chat(Script())
+    async with app.run_test(size=(150, 60)) as pilot:
+        await say(pilot, "Hello")
+        assert "images" not in panel_text(app)
+        stats = app.answers.figures.statistics
+        stats.image_tokens, stats.image_s = 256, 1.23
+        app.view.show_state()
+        (line,) = (each for each in panel_text(app).splitlines() if "images" in each)
+        assert line.split() == ["images", "256", "tokens,", "1.2", "s"]
+
+
+def test_half_blocks_are_the_pixels() -> None:
+    """Two in a cell, the upper one in the colour of the text; never larger than the picture."""
+    pixels = bytes([255, 0, 0] * 2 + [0, 255, 0] * 2 + [0, 0, 255] * 2 + [9, 9, 9] * 2)
+    strips = block_strips(Picture(2, 4, pixels), Size(2, 2))
+    styles = [[str(each.style) for each in strip] for strip in strips]
+    assert styles == [["#ff0000 on #00ff00"] * 2, ["#0000ff on #090909"] * 2]
+    assert [strip.text for strip in strips] == ["▀▀", "▀▀"]
+
+
+@pytest.mark.parametrize(
+    ("size", "room", "cells"),
+    [
+        ((640, 480), 100, (43, 16)),
+        ((640, 160), 100, (48, 6)),
+        ((640, 160), 20, (20, 2)),
+        ((4, 2000), 100, (1, 16)),
+        ((2000, 4), 100, (48, 1)),
+        ((8, 8), 100, (8, 4)),
+        ((1, 1), 100, (1, 1)),
+    ],
+)
+def test_a_picture_keeps_its_shape(
+    size: tuple[int, int], room: int, cells: tuple[int, int]
+) -> None:
+    """Within its room, and within a part of the screen."""
+    assert cells_of(Picture(*size, b""), room) == cells
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("image_library")
+async def test_a_model_reads_what_the_chat_shows(tiny: WriteModel, folder: Path) -> None:
+    """The tokens that are counted before are those of the prompt; other images, other answers."""
+    projector = write_projector(folder / "mmproj.gguf", "mlp")
+    loading = Loading(tiny("llama"), tiny("llama", "half right"), projector=projector, **EXACT)
+    options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 24}
+    pair = PairChoice("tiny", "for tests", loading, options)
+    app = ChatApp(Setup(pair, offers=list, history=None), load=LocalEngine)
+    (folder / "bird.png").write_bytes(replace(image(3), name="bird.png").data)
+    answers = []
+    async with app.run_test(size=(150, 50)) as pilot:
+        for name in ("cat.png", "bird.png", "cat.png"):
+            await pilot.press("ctrl+n")
+            app.query_one(Composer).text = f"@{name} aa aa aa"
+            await until(pilot, lambda: "64 tokens · remove" in attached(app))
+            await pilot.press("enter")
+            await until(pilot, lambda: bool(app.conversations.branch))
+            await until(pilot, lambda: app.answers.current is None)
+            last = app.conversations.last
+            assert last is not None
+            assert last.statistics["image_tokens"] == 64
+            answers.append(last.text)
+        assert "images" in panel_text(app)
+    assert answers[0] == answers[2] != answers[1]
