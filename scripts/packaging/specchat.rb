@@ -12,7 +12,7 @@ class Specchat < Formula
   depends_on "python@3.13"
 
   def install
-    ENV["CMAKE_ARGS"] = "-DLLAVA_BUILD=OFF -DGGML_RPC=ON -DGGML_RPC_RDMA=OFF"
+    ENV["CMAKE_ARGS"] = "-DMTMD_VIDEO=OFF -DGGML_RPC=ON -DGGML_RPC_RDMA=OFF"
     # some virtual machines report AMX but do not support it
     if Hardware::CPU.intel?
       %w[CFLAGS CXXFLAGS].each do |name|
@@ -20,7 +20,7 @@ class Specchat < Formula
       end
     end
     system "python3.13", "-m", "venv", libexec
-    system libexec/"bin/pip", "install", "--no-binary", "llama-cpp-python", buildpath
+    system libexec/"bin/pip", "install", "--no-binary", "llama-cpp-python", "#{buildpath}[pictures]"
     bin.install_symlink libexec/"bin/specchat"
   end
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from scripts.setup_env import fast
+from scripts.setup_env import fast, image_library
 from scripts.setup_env.backends import MAKERS
 from scripts.setup_env.clients import install_clients
 from scripts.setup_env.devices import (
@@ -79,6 +79,7 @@ def check_everything(arguments: Sequence[str]) -> int:
         with ThreadPoolExecutor(1) as beside:  # the checks need one core
             beside.submit(_python, *COMPILE, *tier, output=subprocess.PIPE)
             failed = [name for name, command in CHECKS.items() if not passes(name, command)]
+    _provide("what reads images", image_library.provide)
     _provide("the set of llama.cpp's chat templates", lambda: fetch_templates(llama_version()))
     if QUICK not in arguments:
         _provide("the real model", pull_model)

@@ -34,23 +34,15 @@ CPU = Backend("CPU", core_minutes=2)
 PATTERN = "*mtmd*"
 
 
-def build_once() -> bool:
-    """Build the library unless it is here; say why not, if it cannot be built."""
-    try:
-        with only_one():
-            run_pip("install", *(pin for pin in requirements(TESTING) if pin.startswith("pillow")))
-            if not _is_here():
-                _build(wheels.BUILD / "images")
-            write_stamp(IMAGES, fast.wanted_state())
-    except SetUpFailed as failure:
-        say(f"images cannot be read: {failure}")
-    except CommandFailed as failure:
-        say(f"images cannot be read: {failure_of_command(failure.output, [wheels.BUILD])}")
-    except OSError as failure:
-        say(f"images cannot be read: {failure}")
-    else:
-        return True
-    return False
+def provide() -> None:
+    """Make what is missing. Raises SetUpFailed, CommandFailed and OSError."""
+    if fast.is_ready(IMAGES) and _is_here():
+        return
+    with only_one():
+        run_pip("install", *(pin for pin in requirements(TESTING) if pin.startswith("pillow")))
+        if not _is_here():
+            _build(wheels.BUILD / "images")
+        write_stamp(IMAGES, fast.wanted_state())
 
 
 def folder() -> Path:
@@ -111,8 +103,16 @@ def keep(built: Path, place: Path) -> None:
 
 
 def main() -> int:
-    """Build the library, unless that was done."""
-    return 0 if fast.is_ready(IMAGES) or build_once() else 1
+    """Make what is missing; say why not, if it cannot be made."""
+    try:
+        provide()
+    except (SetUpFailed, OSError) as failure:
+        say(f"images cannot be read: {failure}")
+    except CommandFailed as failure:
+        say(f"images cannot be read: {failure_of_command(failure.output, [wheels.BUILD])}")
+    else:
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from specchat.doctor.toolchains import DEFINITIONS
 ANY_CPU = Recipe(
     "any CPU",
     definitions=(
+        "-DLLAVA_BUILD=ON",  # a clone builds it when it is needed, other installations cannot
+        "-DMTMD_VIDEO=OFF",
         "-DGGML_NATIVE=OFF",
         "-DGGML_BACKEND_DL=ON",
         "-DGGML_CPU_ALL_VARIANTS=ON",
@@ -39,7 +41,7 @@ OF_PACKAGES = (
 )
 """The same, and CUDA's libraries if they come as Python packages."""
 BACKENDS = {
-    "cpu": Backend("CPU", (NEIGHBOURS,), core_minutes=11),
+    "cpu": Backend("CPU", (NEIGHBOURS,), core_minutes=13),
     "vulkan": Backend("Vulkan", (NEIGHBOURS, DEFINITIONS["Vulkan"]), core_minutes=45),
     "cuda": Backend("CUDA", (OF_PACKAGES, DEFINITIONS["CUDA"]), core_minutes=240),
 }

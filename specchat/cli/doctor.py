@@ -68,6 +68,7 @@ def _examine(workers: Sequence[WorkerAddress]) -> Iterator[Finding]:
     yield backend.check_gpus(gpus)
     show_line("decoding on the GPU")
     yield backend.check_offload(build, gpus)
+    yield backend.check_images(build)
     for worker in workers:
         show_line(f"asking the worker {worker}")
         yield check_worker(worker, build, __version__)

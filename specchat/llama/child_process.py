@@ -30,6 +30,8 @@ class BuildReport:
     can_use_workers: bool = True
     variant: str = ""
     """Which of its libraries for CPUs is used, empty in a build for one CPU."""
+    image_library: str = ""
+    """The file of the library for images, empty without one."""
     not_loaded: Mapping[str, str] = field(default_factory=dict)
     """Backends that come with the build but cannot be loaded, each with the system's reason."""
 

@@ -16,6 +16,7 @@ from specchat.system.private_files import FOLDERS
 
 VARIABLE = "MTMD_CPP_LIB"
 """Where llama-cpp-python looks for the library instead of in its own folder."""
+PATTERN = "*mtmd*"
 FAILURES = (ImportError, OSError, RuntimeError, AttributeError)
 
 
@@ -24,12 +25,11 @@ def built_beside() -> Path:
     return FOLDERS.user_cache_path / "mtmd" / library.version()
 
 
-def is_here() -> bool:
-    """Return whether there is such a library: it may still fail to load."""
-    folders = [native_libraries.folder(), built_beside()]
-    if given := os.environ.get(VARIABLE):
-        folders.insert(0, Path(given))
-    return any(list(folder.glob("*mtmd*")) for folder in folders)
+def path() -> Path | None:
+    """Return the file of the library, None without one; it may still fail to load."""
+    given = os.environ.get(VARIABLE)
+    folders = [Path(given)] if given else [native_libraries.folder(), built_beside()]
+    return next((found for folder in folders for found in sorted(folder.glob(PATTERN))), None)
 
 
 @cache
@@ -38,9 +38,8 @@ def load() -> ModuleType:
 
     Raises EngineFailed if it cannot be loaded.
     """
-    has_own = bool(list(native_libraries.folder().glob("*mtmd*")))
-    if not has_own and VARIABLE not in os.environ:
-        os.environ[VARIABLE] = str(built_beside())
+    if VARIABLE not in os.environ and (found := path()):
+        os.environ[VARIABLE] = str(found.parent)
     try:
         mtmd: Any = import_module("llama_cpp.mtmd_cpp")
     except FAILURES as failure:

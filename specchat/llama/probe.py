@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from specchat.errors import EngineFailed, SpecchatError
-from specchat.llama import tinyblas
+from specchat.llama import mtmd_library, tinyblas
 from specchat.llama.child_process import BuildReport, ProbeReport
 from specchat.llama.context import Context
 from specchat.llama.device_list import all_backends, list_devices
@@ -48,6 +48,7 @@ def describe_build() -> BuildReport:
         backends=tuple(backend for backend in all_backends() if backend != RPC),
         devices=devices,
         can_use_workers=find_rpc() is not None,
+        image_library=str(mtmd_library.path() or ""),
         can_run_heads=can_read_hidden_states and can_read_layer_inputs,
         not_loaded=why_not_loaded(),
     )

@@ -124,6 +124,34 @@ def test_a_backend_that_cannot_be_loaded_is_explained(gpu: Device, wanted: str, 
     assert without.state == "ok"
 
 
+@pytest.mark.parametrize(
+    ("library", "has_pillow", "is_clone", "state", "fix"),
+    [
+        ("/lib/libmtmd.so", True, False, "ok", ""),
+        ("", True, True, "ok", ""),
+        ("", True, False, "warning", "llama-cpp-python"),
+        ("/lib/libmtmd.so", False, False, "warning", "pillow"),
+    ],
+)
+def test_what_reads_images_is_named(
+    library: str,
+    has_pillow: bool,
+    is_clone: bool,
+    state: str,
+    fix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A clone builds it when it is needed; others get the command that does."""
+    monkeypatch.setattr(llama, "find_spec", lambda _: has_pillow or None)
+    for module in (llama, repairs):
+        monkeypatch.setattr(module, "is_clone", lambda: is_clone)
+    found = llama.check_images(build(image_library=library))
+    assert found.state == state
+    assert bool(found.fix) == bool(fix)
+    assert not fix or fix in found.fix[-1]
+    assert not (library and has_pillow) or library in found.detail
+
+
 def test_another_release_of_llama_cpp_is_a_problem() -> None:
     """The layouts of its structures change from one to the next."""
     assert llama.check_build(build()).state == "ok"
