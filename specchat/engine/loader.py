@@ -17,7 +17,6 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.llama.text_memory import TextMemory
 from specchat.llama.tree_context import TreeContext
-from specchat.llama.vision import Vision
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import gpus_of, keep_gpus
 from specchat.planning.host_resources import num_threads
@@ -70,10 +69,12 @@ def load_pair(
             plan = replace(smaller, notice=notice)
             continue
         if files.projector is not None:
+            from specchat.llama.vision import Vision  # who only writes does not wait for it
+
             threads = num_threads(loading.target, loading.threads)
             is_on_gpu = planner.has_room_for_projector(plan)
             context.model.vision = Vision(
-                files.projector, context.model, threads=threads, is_on_gpu=is_on_gpu
+                files.projector, context.model, abort, threads=threads, is_on_gpu=is_on_gpu
             )
         return LoadedPair(
             loading=loading,

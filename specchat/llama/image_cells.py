@@ -46,6 +46,17 @@ class ImageCells:
         return cells
 
 
+@dataclass(frozen=True, slots=True)
+class ImageTokens:
+    """An image in a prompt: tokens around it, and its cells, which contexts find while this lives.
+
+    A large one may be cut into parts, with tokens between them.
+    """
+
+    tokens: list[int]
+    cells: tuple[ImageCells, ...]
+
+
 ImageIndex: TypeAlias = "WeakValueDictionary[int, ImageCells]"
 """The images that the prompts of a model have, by the first ids of their cells."""
 

@@ -71,11 +71,14 @@ class ImageReading:
         if not cells.is_causal and len(cells.ids) > most:  # llama.cpp would end the process
             count = len(cells.ids)
             raise EngineFailed(f"the image takes {count} tokens at once: try --batch {count}")
+        self._native.require_wanted()
         began = perf_counter()
         try:
-            return cells, cells.encode()
+            states = cells.encode()
         finally:
             self.seconds += perf_counter() - began
+        self._native.require_wanted()  # on a GPU the pass over the image would not notice
+        return cells, states
 
     def part(self, cells: ImageCells, states: HiddenStates, first: int, position: int) -> Batch:
         """Return the pass over the cells of an image from the first on, as many as one takes.

@@ -78,6 +78,9 @@ def last_errors() -> list[str]:
     return errors
 
 
+STOPPED = "the answer was stopped"
+
+
 class AbortFlag:
     """A flag that stops llama.cpp in the middle of a pass, or us after it; any thread may set it.
 

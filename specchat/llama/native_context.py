@@ -20,7 +20,7 @@ from specchat.llama.hidden_states import (
     layer_inputs_of,
     use_head,
 )
-from specchat.llama.library import AbortFlag, api, last_errors, logits_address
+from specchat.llama.library import STOPPED, AbortFlag, api, last_errors, logits_address
 from specchat.llama.model import CACHE_TYPES, Model, is_no_memory
 from specchat.planning.cache_types import require_cache_type
 from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
@@ -117,6 +117,11 @@ class NativeContext(AbstractContextManager["NativeContext"]):
         if self.handle is None:
             raise EngineFailed("the engine is closed: load it again")
 
+    def require_wanted(self) -> None:
+        """Raise Cancelled if the answer was stopped."""
+        if self._abort.is_set():
+            raise Cancelled(STOPPED)
+
     def run(self, batch: Batch) -> None:
         """Evaluate a filled batch in one pass.
 
@@ -188,7 +193,7 @@ class NativeContext(AbstractContextManager["NativeContext"]):
     def _fail(self, result: int) -> NoReturn:
         """Raise an error that says why a pass failed."""
         if result == ABORTED:
-            raise Cancelled("the answer was stopped")
+            raise Cancelled(STOPPED)
         if result == NO_ROOM:
             advice = "start a new chat" if self.is_longest else "choose a larger one with --ctx"
             raise ContextFull(f"the context is full: {advice}")

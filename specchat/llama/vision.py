@@ -23,26 +23,16 @@ from specchat.gguf.projector import fingerprint, most_cells
 from specchat.images.image import Image
 from specchat.images.picture import Picture, picture_of
 from specchat.llama import mtmd_library
+from specchat.llama.encoder_stop import EncoderStop
 from specchat.llama.hidden_states import HiddenStates
-from specchat.llama.image_cells import ImageCells, ids_of
-from specchat.llama.library import last_errors
+from specchat.llama.image_cells import ImageCells, ImageTokens, ids_of
+from specchat.llama.library import AbortFlag, last_errors
 from specchat.llama.model import Model
 
 TEXT_CHUNK, IMAGE_CHUNK = 0, 1
 ADDED, TRIAL_SIDE = 1, 64
 KEPT_BYTES = 256 * 2**20
 """Pictures and states of images that are kept for the next prompts, the latest ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class ImageTokens:
-    """An image in a prompt: tokens around it, and its cells, which contexts find while this lives.
-
-    A large one may be cut into parts, with tokens between them.
-    """
-
-    tokens: list[int]
-    cells: tuple[ImageCells, ...]
 
 
 class ImageReader(Protocol):
@@ -74,10 +64,13 @@ class Vision(AbstractContextManager["Vision"]):
     Any thread may ask for their tokens, also while another one encodes.
     """
 
-    def __init__(self, header: Header, model: Model, *, threads: int, is_on_gpu: bool) -> None:
+    def __init__(
+        self, header: Header, model: Model, abort: AbortFlag, *, threads: int, is_on_gpu: bool
+    ) -> None:
         """Prepare for images of a model with the projector of this header; nothing is loaded."""
         self._header, self._model = header, model
         self._threads, self._is_on_gpu = threads, is_on_gpu
+        self._stop = EncoderStop(abort)
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
         self._is_open = self._is_closed = False
         self._lock = threading.Lock()
@@ -129,6 +122,7 @@ class Vision(AbstractContextManager["Vision"]):
         parameters = self._mtmd.mtmd_context_params_default()
         parameters.use_gpu, parameters.n_threads = self._is_on_gpu, self._threads
         parameters.print_timings = parameters.warmup = False
+        parameters.cb_eval = self._stop.callback
         parameters.image_max_tokens = most_cells(self._header)
         last_errors()
         path = os.fsencode(self._header.path)
@@ -228,7 +222,7 @@ class Vision(AbstractContextManager["Vision"]):
 
     def _encoded(self, chunk: Any) -> HiddenStates:
         last_errors()
-        if self._mtmd.mtmd_encode_chunk(self._context, chunk):
+        if self._stop.run(lambda: int(self._mtmd.mtmd_encode_chunk(self._context, chunk))):
             reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
             raise EngineFailed(f"the projector failed to encode an image: {reason}")
         count, width = self._mtmd.mtmd_input_chunk_get_n_tokens(chunk), self._model.input_width

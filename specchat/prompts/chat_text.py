@@ -13,7 +13,7 @@ from specchat.formats.messages import checked, with_objects
 from specchat.formats.template import ADVICE
 from specchat.images.image import Image
 from specchat.llama.model import Model
-from specchat.llama.vision import ImageTokens
+from specchat.llama.image_cells import ImageTokens
 from specchat.options.declarations import AUTO_THINK
 from specchat.prompts.image_parts import tokens_of_parts
 from specchat.prompts.prompt_room import PromptRoom

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from specchat.errors import InvalidOption
 from specchat.images.image import Image, parted
 from specchat.llama.model import Model
-from specchat.llama.vision import ImageTokens
+from specchat.llama.image_cells import ImageTokens
 from specchat.requests.answer_request import AnswerRequest, GenerateRequest
 
 

@@ -7,7 +7,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.constraint import Constraint
 from specchat.decoding.statistics import Statistics
 from specchat.formats.answer_reader import AnswerReader
-from specchat.llama.vision import ImageTokens
+from specchat.llama.image_cells import ImageTokens
 from specchat.prompts.answer_reading import checked, read_parts
 
 

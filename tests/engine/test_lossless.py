@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy import stats
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import ARCHITECTURES
-from specchat import Engine
+from specchat import Engine, Image
 from specchat.decoding import draft_passes, loop, request
 from specchat.decoding.request import Request
 from specchat.decoding.verification import Verdict
@@ -118,6 +118,8 @@ def first_tokens(
     num_answers: int,
     seed: int | None = None,
     draft_length: int | str = 3,
+    prompt: list[int] | str = PROMPT,
+    images: Sequence[Image] = (),
 ) -> tuple[Counter[object], int]:
     """Count the second and third tokens of many answers (the first step's and a correction's).
 
@@ -125,12 +127,12 @@ def first_tokens(
     drafted tokens.
     """
     options = WHOLE | {"top_k": 6, "drafter": drafter, "draft_length": draft_length}
-    options["max_tokens"] = 5
+    options |= {"max_tokens": 5, "images": images}
     counts: Counter[object] = Counter()
     num_drafted = 0
     for number in range(num_answers):
         answer: list[int] = []
-        chunks = engine.generate(PROMPT, seed=None if seed is None else seed + number, **options)
+        chunks = engine.generate(prompt, seed=None if seed is None else seed + number, **options)
         while len(answer) < 3:
             answer += next(chunks).tokens
         chunks.close()  # type: ignore[attr-defined]  # a generator: the rest is not needed

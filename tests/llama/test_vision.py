@@ -12,13 +12,15 @@ import pytest
 
 from conftest import WriteModel
 from image_files import image
-from scripts.support.tiny_gguf import write_projector
+from scripts.support.tiny_gguf import Vocabulary, write_projector
+from scripts.support.tiny_gguf.projectors import MARKERS
+from specchat.errors import Cancelled
 from specchat.gguf.reader import read_header
 from specchat.images.image import Image
 from specchat.images.picture import picture_of
 from specchat.llama import mtmd_library
 from specchat.llama.context import Context
-from specchat.llama.library import api
+from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 from specchat.llama.vision import Vision
 from specchat.planning.context_shape import ModelOptions
@@ -32,6 +34,11 @@ OPTIONS: dict[str, Any] = {
     "cache_type": "f32",
 }
 BEGIN, BETWEEN, END = "what ", " and then ", " is this?"
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemma4 E2B": ("gemma4", {"width": 1536}),
+    "llama with markers": ("llama", {"vocabulary": Vocabulary(markers=MARKERS)}),
+}
+"""Families whose models have sizes or tokens of their own."""
 SORTS = [
     ("llama", "mlp", (64, 64), 512),
     ("llama", "mlp", (64, 64), 24),
@@ -40,6 +47,15 @@ SORTS = [
     ("qwen2vl", "qwen2vl_merger", (160, 96), 24),
     ("qwen35", "qwen2vl_merger", (96, 160), 512),
     ("qwen35", "qwen2vl_merger", (96, 160), 24),
+    ("qwen3vl", "qwen3vl_merger", (96, 160), 512),
+    ("qwen3vl", "qwen3vl_merger", (96, 160), 24),
+    ("gemma4", "gemma4v", (64, 64), 512),
+    ("gemma4 E2B", "gemma4v", (64, 64), 512),
+    ("llama with markers", "idefics3", (64, 64), 512),
+    ("llama with markers", "idefics3", (160, 96), 24),
+    ("qwen3", "internvl", (160, 96), 512),
+    ("mamba", "pixtral", (160, 96), 512),
+    ("lfm2", "pixtral", (96, 160), 24),
 ]
 """The text model, its projector, the size of the image, and the most tokens of a pass."""
 
@@ -50,12 +66,14 @@ def read(
 ) -> Iterator[tuple[Context, Vision, list[Image]]]:
     """Return a context, the encoder of its model, and two images."""
     family, kind, size, batch = request.param
-    options = ModelOptions(**OPTIONS, batch=batch, rollback_length=4)
-    projector = read_header(write_projector(tmp_path / "mmproj.gguf", kind))
+    options, abort = ModelOptions(**OPTIONS, batch=batch, rollback_length=4), AbortFlag()
+    architecture, own = FAMILIES.get(family, (family, {}))
+    sizes = {"text_width": own.get("width", 64), "is_deep": family == "qwen3vl"}
+    projector = read_header(write_projector(tmp_path / "mmproj.gguf", kind, **sizes))
     with (
-        Model(tiny(family, num_layers=2), options) as model,
-        Vision(projector, model, threads=1, is_on_gpu=False) as vision,
-        Context(model, options) as context,
+        Model(tiny(architecture, num_layers=2, **own), options) as model,
+        Vision(projector, model, abort, threads=1, is_on_gpu=False) as vision,
+        Context(model, options, abort) as context,
     ):
         yield context, vision, [image(1, size), image(2, size)]
 
@@ -153,3 +171,77 @@ def test_an_image_is_read_after_all_of_the_text_before_it(
         for _ in reading:
             pass
         assert np.abs(context.evaluate([9], 1)[0] - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize(("family", "is_causal"), [("gemma4", False), ("gemma4 E2B", True)])
+def test_small_models_of_gemma_4_read_images_as_text(
+    family: str, is_causal: bool, tiny: WriteModel, tmp_path: Path
+) -> None:
+    """Cell by cell: llama.cpp's helper knows them by their width."""
+    architecture, own = FAMILIES.get(family, (family, {}))
+    width = own.get("width", 64)
+    projector = read_header(write_projector(tmp_path / "a.gguf", "gemma4v", text_width=width))
+    options = ModelOptions(**OPTIONS)
+    with (
+        Model(tiny(architecture, num_layers=2, **own), options) as model,
+        Vision(projector, model, AbortFlag(), threads=1, is_on_gpu=False) as vision,
+    ):
+        assert [cells.is_causal for cells in vision.tokens_of(image()).cells] == [is_causal]
+
+
+def test_an_encoding_stops_in_the_middle(
+    read: tuple[Context, Vision, list[Image]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is kept of the image; the text before it stays, and the next time all is read."""
+    context, vision, images = read
+    tokens, _kept = text_of(context, vision, images)
+    before = next(place for place, token in enumerate(tokens) if token < 0)
+    num_looks = 0
+
+    def is_set() -> bool:
+        nonlocal num_looks
+        num_looks += 1
+        return num_looks > 3
+
+    monkeypatch.setattr("specchat.llama.encoder_stop.NODES_AT_ONCE", 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(vision._stop._abort, "is_set", is_set)
+        with pytest.raises(Cancelled):
+            context.prefill(tokens)
+    assert num_looks == 4  # it stopped at once
+    assert context.tokens == tokens[:before]
+    assert not any(kept.states for kept in vision._kept.values())
+    row = read_plainly(context, vision, images)
+    context.prefill([])
+    assert np.abs(row - read_plainly(context, vision, images)).max() < 1e-3
+
+
+def read_plainly(context: Context, vision: Vision, images: list[Image]) -> Any:
+    """Return the row of logits after a text that is read from what the memory has of it."""
+    tokens, _kept = text_of(context, vision, images)
+    context.prefill(tokens[:-1])
+    return context.evaluate(tokens[-1:], 1)[0].copy()
+
+
+def test_an_answer_that_was_stopped_encodes_no_image(
+    read: tuple[Context, Vision, list[Image]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between images, and before the first one, the flag is looked at."""
+    context, vision, images = read
+    tokens, _kept = text_of(context, vision, images)
+    encoded: list[Any] = []
+    encode = vision._encoded
+    monkeypatch.setattr(vision, "_encoded", lambda chunk: encoded.append(chunk) or encode(chunk))
+    reading = context.reading(tokens, None, lambda: False)
+    while not encoded:
+        next(reading)
+    vision._stop._abort.set()
+    with pytest.raises(Cancelled):
+        for _ in reading:
+            pass
+    assert len(encoded) == 1
+    vision._stop._abort.clear()
+    expected = expected_row(context, vision, images)
+    context.rollback_kind.empty()
+    context.tokens, context.num_evaluated = [], 0
+    assert np.abs(read_plainly(context, vision, images) - expected).max() < 1e-3

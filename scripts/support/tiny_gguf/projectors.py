@@ -8,7 +8,21 @@ import numpy as np
 from scripts.support.tiny_gguf.weights import Mixture, Weights
 from scripts.support.tiny_gguf.writing import finish
 
-KINDS = ("mlp", "gemma3", "idefics3", "qwen2vl_merger")
+KINDS = (
+    *("mlp", "gemma3", "gemma4v", "idefics3", "internvl", "pixtral"),
+    *("qwen2vl_merger", "qwen3vl_merger"),
+)
+TWO_FRAMES = frozenset({"qwen2vl_merger", "qwen3vl_merger"})
+"""Kinds that read two frames of a film at once, and an image as two of the same."""
+WITHOUT_PLACES = frozenset({"qwen2vl_merger", "pixtral"})
+"""Kinds with no table of positions: they turn queries and keys instead."""
+MARKERS = ("<fake_token_around_image>", "<global-img>")
+"""Tokens that "idefics3" needs of its model."""
+DEEP_LAYER = 0
+"""The encoder's layer whose states "qwen3vl_merger" adds, if its model reads them."""
+LAST = frozenset(
+    f"mm.{name}.weight" for name in ("2", "model.fc", "input_projection", "model.mlp.3")
+)
 VISION = "clip.vision."
 
 
@@ -27,11 +41,13 @@ def write_projector(
     seed: int = 0,
     gain: float = 1.0,
     has_vision: bool = True,
+    is_deep: bool = False,
 ) -> Path:
     """Write a tiny projector of a kind, for a model of `text_width`, and return the path.
 
-    An image of 64 x 64 pixels takes 64 tokens with "mlp", 16 with the others; larger ones take more
-    with "qwen2vl_merger" and "idefics3".
+    An image of 64 x 64 pixels takes 64 tokens with "mlp", 70 or more with "gemma4v", 16 with the
+    others, and 19 with "pixtral"; larger ones take more, but for "mlp" and "gemma3". With `is_deep`
+    it is for models with states of deeper layers (Qwen3-VL).
     """
     writer = gguf.GGUFWriter(path, "clip")
     writer.add_string("general.type", "mmproj")
@@ -50,9 +66,12 @@ def write_projector(
     for name in ("image_mean", "image_std"):
         writer.add_array(VISION + name, [0.5, 0.5, 0.5])
     mixture = Mixture(seed)
-    shapes = _encoder(kind, width, feed_forward, num_layers, image_side, patch_side)
-    for name, shape in {**shapes, **_joining(kind, width, text_width, merged)}.items():
-        writer.add_tensor(name, _values(mixture, name, shape, gain))
+    shapes = _encoder(kind, width, feed_forward, num_layers, image_side // patch_side, patch_side)
+    shapes |= _joining(kind, width, text_width, merged)
+    if is_deep:
+        shapes |= _deep(width * merged * merged, text_width)
+    for name, shape in shapes.items():
+        writer.add_tensor(name, _values(mixture, kind, name, shape, gain))
     finish(writer)
     return path
 
@@ -61,22 +80,29 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def _encoder(
-    kind: str, width: int, feed_forward: int, num_layers: int, image_side: int, patch_side: int
+    kind: str, width: int, feed_forward: int, num_layers: int, patches: int, patch_side: int
 ) -> Shapes:
     """The tensors of the encoder, as NumPy's shapes."""
     patch = (width, 3, patch_side, patch_side)
     shapes: Shapes = {"v.patch_embd.weight": patch}
-    if kind == "qwen2vl_merger":
+    if kind in TWO_FRAMES:
         shapes["v.patch_embd.weight.1"] = patch
-    else:
+    if kind not in {"gemma4v", "qwen2vl_merger"}:
         shapes["v.patch_embd.bias"] = (width,)
-        shapes["v.position_embd.weight"] = ((image_side // patch_side) ** 2, width)
+    if kind == "internvl":
+        shapes["v.class_embd"] = (width,)
+    if kind not in WITHOUT_PLACES:
+        table = (2, 64, width) if kind == "gemma4v" else (patches**2 + (kind == "internvl"), width)
+        shapes["v.position_embd.weight"] = table
     for layer in range(num_layers):
         block = f"v.blk.{layer}."
         for name in ("ln1", "ln2"):
             shapes |= {f"{block}{name}.weight": (width,), f"{block}{name}.bias": (width,)}
-        for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
-            shapes |= {f"{block}{name}.weight": (width, width), f"{block}{name}.bias": (width,)}
+        attention = {name: (width, width) for name in ("attn_q", "attn_k", "attn_v", "attn_out")}
+        if kind == "qwen3vl_merger":
+            attention = {"attn_qkv": (3 * width, width), "attn_out": (width, width)}
+        for name, shape in attention.items():
+            shapes |= {f"{block}{name}.weight": shape, f"{block}{name}.bias": shape[:1]}
         shapes |= {
             f"{block}ffn_up.weight": (feed_forward, width),
             f"{block}ffn_up.bias": (feed_forward,),
@@ -100,21 +126,53 @@ def _joining(kind: str, width: int, text_width: int, merged: int) -> Shapes:
             "mm.input_projection.weight": (width, text_width),
             "mm.soft_emb_norm.weight": (width,),
         },
-        "qwen2vl_merger": {
-            "mm.0.weight": (4 * width, 4 * width),
-            "mm.0.bias": (4 * width,),
-            "mm.2.weight": (text_width, 4 * width),
-            "mm.2.bias": (text_width,),
+        "gemma4v": {"mm.input_projection.weight": (text_width, width)},
+        "internvl": {
+            "mm.model.mlp.0.weight": (4 * width,),
+            "mm.model.mlp.0.bias": (4 * width,),
+            "mm.model.mlp.1.weight": (text_width, 4 * width),
+            "mm.model.mlp.1.bias": (text_width,),
+            "mm.model.mlp.3.weight": (text_width, text_width),
+            "mm.model.mlp.3.bias": (text_width,),
+        },
+        "pixtral": {
+            "mm.input_norm.weight": (width,),
+            "mm.patch_merger.weight": (width, width * merged * merged),
+            "mm.1.weight": (text_width, width),
+            "mm.2.weight": (text_width, text_width),
+            "v.token_embd.img_break": (text_width,),
         },
     }
-    return of_kind[kind]
+    merger: Shapes = {
+        "mm.0.weight": (4 * width, 4 * width),
+        "mm.0.bias": (4 * width,),
+        "mm.2.weight": (text_width, 4 * width),
+        "mm.2.bias": (text_width,),
+    }
+    return merger if kind in TWO_FRAMES else of_kind[kind]
 
 
-def _values(mixture: Mixture, name: str, shape: tuple[int, ...], gain: float) -> Weights:
-    if len(shape) == 1:
+def _deep(width: int, text_width: int) -> Shapes:
+    """The tensors of a deeper layer's states."""
+    block = f"v.deepstack.{DEEP_LAYER}."
+    return {
+        f"{block}norm.weight": (width,),
+        f"{block}norm.bias": (width,),
+        f"{block}fc1.weight": (width, width),
+        f"{block}fc1.bias": (width,),
+        f"{block}fc2.weight": (text_width, width),
+        f"{block}fc2.bias": (text_width,),
+    }
+
+
+def _values(
+    mixture: Mixture, kind: str, name: str, shape: tuple[int, ...], gain: float
+) -> Weights:
+    if len(shape) == 1 and not name.endswith(("class_embd", "img_break")):
         is_norm = name.endswith(".weight")
         return np.ones(shape, np.float32) if is_norm else np.zeros(shape, np.float32)
-    fan_in = np.prod(shape[1:]) if name != "mm.input_projection.weight" else shape[0]
-    is_last = name in {"mm.2.weight", "mm.model.fc.weight", "mm.input_projection.weight"}
+    is_transposed = kind == "gemma3" and name == "mm.input_projection.weight"
+    fan_in = shape[0] if is_transposed or len(shape) == 1 else np.prod(shape[1:])
+    is_last = name in LAST
     scale = (gain if is_last else 1.0) / np.sqrt(fan_in)
     return mixture.draw(name, shape) * np.float32(scale)

@@ -686,7 +686,11 @@ WITH_POSITIONS: dict[str, Callable[[Shape, int], Tensors]] = {
     "starcoder": gpt2_layer,
 }
 """Architectures with a table of absolute positions."""
-WITH_IMAGES: dict[str, Callable[[Shape, int], Tensors]] = {"qwen2vl": qwen2vl_layer}
+WITH_IMAGES: dict[str, Callable[[Shape, int], Tensors]] = {
+    "qwen2vl": qwen2vl_layer,
+    "qwen3vl": qwen3_layer,
+    "gemma4": gemma4_layer,
+}
 """Architectures made for images; others read them, too."""
 ASSISTANT, BLOCKS, EAGLE = "gemma4-assistant", "dflash", "eagle3"
 BLOCK_SIZE, MARKOV_RANK = 16, 32
@@ -854,6 +858,8 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
     elif architecture in {*QWEN35, *WITH_IMAGES}:
         if architecture in QWEN35:
             writer.add_full_attention_interval(2)
+        if architecture == "qwen3vl":
+            writer.add_uint32(f"{architecture}.n_deepstack_layers", 1)
         quarter = shape.head_width // 4
         writer.add_rope_dimension_sections([quarter, quarter // 2, quarter // 2, 0])
     elif architecture == "gpt-oss":

@@ -24,7 +24,8 @@ class Vocabulary:
     at least 5 to make a draft unfit). `eos` is the end-of-turn token's id, 2 (`<|im_end|>`) unless
     set. `tokenizer=False` writes a model without a tokenizer, of this size. `sentencepiece=True`
     writes another kind, with the same control tokens: it puts a space before a text. Each filler
-    word of byte pairs ends in one of `endings`, in turn. Old files name no `pre_tokenizer`.
+    word of byte pairs ends in one of `endings`, in turn. The last ones are control tokens if there
+    are `markers`. Old files name no `pre_tokenizer`.
     """
 
     size: int = 320
@@ -34,6 +35,7 @@ class Vocabulary:
     chat_template: str | None = CHAT_TEMPLATE
     sentencepiece: bool = False
     endings: tuple[str, ...] = ("",)
+    markers: tuple[str, ...] = ()
     pre_tokenizer: str | None = "gpt-2"
 
 
@@ -55,6 +57,8 @@ def token_texts(vocabulary: Vocabulary) -> list[str]:
     written = ["".join(stand_ins[byte] for byte in ending.encode()) for ending in endings]
     numbers = range(vocabulary.size - len(known))
     texts = known + [f"Ġw{number}{written[number % len(written)]}" for number in numbers]
+    if vocabulary.markers:
+        texts[-len(vocabulary.markers) :] = vocabulary.markers
     if vocabulary.changed_token is not None:
         texts[vocabulary.changed_token] = "Ġchanged"
     return texts
@@ -69,7 +73,8 @@ def add_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
     if vocabulary.sentencepiece:
         _add_sentencepiece(writer, vocabulary.size)
     else:
-        _add_byte_pairs(writer, token_texts(vocabulary), vocabulary.pre_tokenizer)
+        controls = {*CONTROLS, *vocabulary.markers}
+        _add_byte_pairs(writer, token_texts(vocabulary), controls, vocabulary.pre_tokenizer)
     writer.add_eos_token_id(vocabulary.eos)
     writer.add_eot_token_id(vocabulary.eos)
     writer.add_add_bos_token(False)
@@ -77,13 +82,15 @@ def add_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
         writer.add_chat_template(vocabulary.chat_template)
 
 
-def _add_byte_pairs(writer: gguf.GGUFWriter, texts: list[str], pre: str | None) -> None:
+def _add_byte_pairs(
+    writer: gguf.GGUFWriter, texts: list[str], controls: set[str], pre: str | None
+) -> None:
     writer.add_tokenizer_model("gpt2")
     if pre is not None:
         writer.add_tokenizer_pre(pre)
     writer.add_token_list(texts)
     writer.add_token_types(
-        [gguf.TokenType.CONTROL if text in CONTROLS else gguf.TokenType.NORMAL for text in texts]
+        [gguf.TokenType.CONTROL if text in controls else gguf.TokenType.NORMAL for text in texts]
     )
     writer.add_token_merges(list(MERGES))
 

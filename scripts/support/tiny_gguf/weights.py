@@ -28,6 +28,8 @@ HALF_RIGHT = {
     "lfm2": 0.09,
     "qwen35": 0.09,
     "qwen2vl": 0.1,
+    "qwen3vl": 0.1,
+    "gemma4": 0.1,
     "granitehybrid": 0.11,
 }
 

@@ -1,0 +1,68 @@
+"""An encoder is stopped in the middle of its graph: by a flag, and by Ctrl+C in this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from specchat.errors import Cancelled
+from specchat.llama.encoder_stop import NODES_AT_ONCE, EncoderStop
+from specchat.llama.library import AbortFlag
+
+LONGEST = 10_000_000
+"""The nodes of a graph that would take minutes."""
+
+
+def compute(stop: EncoderStop, num_nodes: int, on_result: Callable[[int], object]) -> int:
+    """Do with the callback what ggml_backend_sched does; return 0, as it does when stopped."""
+    for node in range(num_nodes):
+        if stop.callback(0, True, None):
+            on_result(node)
+            if not stop.callback(0, False, None):
+                break
+    return 0
+
+
+def test_an_encoder_that_nobody_stops_ends() -> None:
+    """The flag is looked at after every few nodes."""
+    seen: list[int] = []
+    stop = EncoderStop(AbortFlag())
+    assert stop.run(lambda: compute(stop, 100, seen.append)) == 0
+    assert seen == [NODES_AT_ONCE - 1, 2 * NODES_AT_ONCE - 1, 3 * NODES_AT_ONCE - 1]
+
+
+def test_a_flag_stops_it() -> None:
+    """What it had computed by then is not taken for its result; it can be run again."""
+    abort, seen = AbortFlag(), list[int]()
+    stop = EncoderStop(abort)
+
+    def note(node: int) -> None:
+        seen.append(node)
+        abort.set()
+
+    with pytest.raises(Cancelled):
+        stop.run(lambda: compute(stop, LONGEST, note))
+    assert len(seen) == 1
+    abort.clear()
+    assert stop.run(lambda: compute(stop, 10, note)) == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent in another way")
+def test_an_interrupt_stops_it_and_is_not_lost() -> None:
+    """In a script of one process Ctrl+C comes to the thread that waits, at any place."""
+    stop = EncoderStop(AbortFlag())
+    ended = threading.Event()
+
+    def encode() -> int:
+        os.kill(os.getpid(), signal.SIGINT)
+        result = compute(stop, LONGEST, lambda _: None)
+        ended.set()
+        return result
+
+    with pytest.raises(KeyboardInterrupt):
+        stop.run(encode)
+    assert ended.is_set()
