@@ -1,0 +1,272 @@
+"""Answers after images are those of plain decoding in every way that answers are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import WriteModel
+from engine.test_images import (  # noqa: F401  # a fixture
+    WriteProjector,
+    answer,
+    loaded,
+    projector,
+    text_about,
+)
+from engine.test_lossless import _same_numbers_in_every_run, first_tokens, homogeneity
+from image_files import image
+from scripts.support.tiny_gguf import Vocabulary
+from scripts.support.tiny_gguf.projectors import MARKERS
+from specchat import Image
+from specchat.decoding.request import Request
+from specchat.decoding.verification import Verdict
+from specchat.engine.local_engine import LocalEngine
+from specchat.llama import vision
+from specchat.requests.answer_request import GenerateRequest
+from tables import table
+
+pytestmark = pytest.mark.usefixtures("image_library")
+__all__ = ["_same_numbers_in_every_run"]  # a fixture
+SEEDED: dict[str, Any] = {"temperature": 0.9, "max_tokens": 24}
+PAIRS = {
+    "llama": "mlp",
+    "gemma3": "gemma3",
+    "qwen2vl": "qwen2vl_merger",
+    "qwen3vl": "qwen3vl_merger",
+    "qwen35": "qwen3vl_merger",
+    "qwen3": "internvl",
+    "qwen3moe": "pixtral",
+    "lfm2": "pixtral",
+    "gemma4": "gemma4v",
+    "mamba": "internvl",
+    "granitehybrid": "mlp",
+    "llama with markers": "idefics3",
+}
+"""A kind of projector for each family."""
+TAILS = {"llama", "qwen2vl", "qwen3vl", "qwen3", "qwen3moe", "llama with markers"}
+"""Families whose memory returns to any place without reading anything again."""
+
+
+def files_of(shallow: WriteModel, projector: WriteProjector, family: str) -> dict[str, Path]:  # noqa: F811
+    """Return a target, a draft model that is half right, and a projector."""
+    architecture, options = family, dict[str, Any]()
+    if family.endswith("with markers"):
+        architecture, options = "llama", {"vocabulary": Vocabulary(markers=MARKERS)}
+    return {
+        "target": shallow(architecture, **options),
+        "draft": shallow(architecture, "half right", **options),
+        "projector": projector(PAIRS[family], is_deep=family == "qwen3vl"),
+    }
+
+
+def size_for(family: str) -> tuple[int, int]:
+    """Return a size of images, which is not a square where the family tells."""
+    return (64, 64) if PAIRS[family] in {"mlp", "gemma3"} else (96, 160)
+
+
+@pytest.mark.slow(keep=3)
+@pytest.mark.parametrize("family", PAIRS)
+def test_questions_about_images_have_one_answer(
+    shallow: WriteModel,
+    projector: WriteProjector,  # noqa: F811
+    family: str,
+) -> None:
+    """Two images, one of them exchanged, the question behind them edited; whatever drafts."""
+    first, second, other = (image(seed, size_for(family)) for seed in range(3))
+    questions: list[tuple[Sequence[Image], str]] = [
+        ([first], " which colour"),
+        ([first, second], ""),
+        ([first, second], " which colour"),
+        ([first, second], " what a shape"),
+        ([first, other], " what a shape"),
+        ([other, second], ""),
+    ]
+    with loaded(files_of(shallow, projector, family), exact="off") as engine:
+        plain = [answer(engine, *shown, more=more, drafter="none") for shown, more in questions]
+        assert len(set(plain)) > 3
+        for drafting in (
+            {"drafter": "model", "draft_length": 3},
+            {"drafter": "suffix", "draft_length": 6},
+            {"drafter": "auto"},
+            {"drafter": "model", "draft_length": 3, "draft_tree": 14},
+        ):
+            engine.forget()
+            for (shown, more), wanted in zip(questions, plain, strict=True):
+                assert answer(engine, *shown, more=more, **drafting) == wanted
+                if more == " what a shape" and shown[1] is second and family in TAILS:
+                    assert engine.stats.cached_tokens > engine.stats.image_tokens
+            if "draft_tree" in drafting and family in TAILS:
+                assert engine.stats.nodes > engine.stats.drafted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["llama", "qwen2vl"])
+def test_samples_after_an_image_are_distributed_as_plain_ones(
+    shallow: WriteModel,
+    projector: WriteProjector,  # noqa: F811
+    family: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without seeds and with them (false alarm 1e-4), and a broken verifier's are not."""
+    shown = image(1, size_for(family))
+    about: dict[str, Any] = {"prompt": text_about(shown), "images": [shown]}
+    with loaded(files_of(shallow, projector, family)) as engine:
+        plain, _ = first_tokens(engine, "none", 1500, seed=10_000, **about)
+        for seed, num_answers in ((None, 1500), (50_000, 800)):
+            drafted, num_drafted = first_tokens(engine, "model", num_answers, seed, **about)
+            assert homogeneity(plain, drafted) > 1e-4
+            assert num_drafted > num_answers
+
+        def accept_always(draft: Any, target: Any, random: Any) -> Verdict:
+            return Verdict(len(draft), target(len(draft)).sample(random))
+
+        monkeypatch.setattr(Request, "verifier_at", lambda *_: accept_always)
+        broken, _ = first_tokens(engine, "model", 500, **about)
+        assert homogeneity(plain, broken) < 1e-9
+
+
+@table("family", ["llama", "gemma3", "qwen2vl", "qwen35", "granitehybrid"])
+def test_a_seed_has_one_text_after_images(
+    shallow: WriteModel,
+    projector: WriteProjector,  # noqa: F811
+    family: str,
+) -> None:
+    """Whatever drafts, whatever is in memory, and with trees."""
+    shown = [image(seed, size_for(family)) for seed in range(2)]
+    texts = set()
+    with loaded(files_of(shallow, projector, family), exact="off") as engine:
+        for seed in range(4):
+            options = SEEDED | {"seed": seed}
+            plain = answer(engine, *shown, drafter="none", **options)
+            texts.add(plain)
+            for drafting in (
+                {"drafter": "model", "draft_length": 1 + seed},
+                {"drafter": "suffix", "draft_length": 4},
+                {"drafter": "auto", "draft_tree": 14, "draft_length": 3},
+            ):
+                assert answer(engine, *shown, **drafting, **options) == plain
+            answer(engine, shown[1], **options)
+    assert len(texts) == 4
+
+
+def bits(engine: LocalEngine, *shown: Image, **options: Any) -> list[Any]:
+    """Return the probabilities of an answer's tokens."""
+    asked = {**SEEDED, "seed": 3, "alternatives": 3, **options}
+    chunks = engine.generate(text_about(*shown), images=shown, **asked)
+    return [each for chunk in chunks for each in chunk.alternatives]
+
+
+@table("family", ["llama", "gemma3", "qwen2vl", "qwen35", "granitehybrid", "gemma4"])
+def test_exact_answers_after_images_have_the_bits_of_plain_decoding(
+    shallow: WriteModel,
+    projector: WriteProjector,  # noqa: F811
+    family: str,
+) -> None:
+    """From an empty memory, from the cache, after another image, and with drafts."""
+    shown, other = (image(seed, size_for(family)) for seed in range(2))
+    with loaded(files_of(shallow, projector, family), exact="on") as engine:
+        engine.prepare(only_exactness=True)
+        wanted = bits(engine, shown, other, drafter="none")
+        assert wanted
+        for drafter in ("none", "auto", "model" if engine.facts.exact_draft else "auto"):
+            assert bits(engine, shown, other, drafter=drafter) == wanted
+            bits(engine, shown, drafter=drafter)
+            assert bits(engine, shown, other, drafter=drafter) == wanted
+            engine.forget()
+            assert bits(engine, shown, other, drafter=drafter) == wanted
+
+
+@table("family", ["llama", "gemma3", "qwen2vl", "qwen35"])
+def test_answers_decoded_together_are_those_they_are_alone(
+    shallow: WriteModel,
+    projector: WriteProjector,  # noqa: F811
+    family: str,
+) -> None:
+    """Each about an image of its own, one about none, one about two."""
+    first, second = (image(seed, size_for(family)) for seed in range(2))
+    requests = [
+        GenerateRequest(
+            text_about(*shown) if shown else "and then what is this?",
+            images=shown,
+            draft_length=3,
+            ignore_end=True,
+            **SEEDED | {"seed": number},
+        )
+        for number, shown in enumerate(([first], [], [second, first], [second]))
+    ]
+    with loaded(files_of(shallow, projector, family), at_once=4) as engine:
+        alone = [
+            [token for update in engine.begin(each) for chunk in update.chunks
+             for token in chunk.tokens]
+            for each in requests
+        ]  # fmt: skip
+        for _ in range(2):
+            tokens: list[list[int]] = [[] for _ in requests]
+            for number, update in engine.begin_together(requests):
+                assert update.error is None
+                tokens[number] += [token for chunk in update.chunks for token in chunk.tokens]
+            assert tokens == alone
+            engine.forget()
+
+
+def test_encoded_images_are_kept_within_a_budget(
+    shallow: WriteModel,
+    projector: WriteProjector,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those in it are not encoded twice; a question about more of them than fit is answered."""
+    encoded: list[Any] = []
+    encode = vision.Vision._encoded
+
+    def counted(self: vision.Vision, chunk: Any) -> Any:
+        encoded.append(chunk)
+        return encode(self, chunk)
+
+    monkeypatch.setattr(vision.Vision, "_encoded", counted)
+    shown = [image(seed, (64, 64)) for seed in range(4)]
+    with loaded(files_of(shallow, projector, "llama")) as engine:
+        wanted = answer(engine, *shown)
+        engine.forget()
+        assert answer(engine, *shown) == wanted
+        assert len(encoded) == 4
+        kept = engine.model.vision
+        assert isinstance(kept, vision.Vision)
+        (of_each,) = {each.num_bytes for each in kept._kept.values()}
+        monkeypatch.setattr(vision, "KEPT_BYTES", 2 * of_each)
+        engine.forget()
+        assert answer(engine, *shown) == wanted
+        assert len(kept._kept) == 2
+        monkeypatch.setattr(vision, "KEPT_BYTES", 1)
+        engine.forget()
+        assert answer(engine, *shown) == wanted
+        assert not kept._kept
+
+
+def test_a_stop_ends_an_answer_within_an_image(
+    shallow: WriteModel,
+    projector: WriteProjector,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its encoding is not finished first; the next answer is as it would be."""
+    monkeypatch.setattr("specchat.llama.encoder_stop.NODES_AT_ONCE", 4)
+    encode = vision.Vision._encoded
+    shown = [image(seed, (64, 64)) for seed in range(2)]
+    with loaded(files_of(shallow, projector, "llama")) as engine:
+        results: list[Any] = []
+
+        def stopped(self: vision.Vision, chunk: Any) -> Any:
+            engine.stop()
+            results.append(encode(self, chunk))
+            return results[-1]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(vision.Vision, "_encoded", stopped)
+            chunks = list(engine.generate(text_about(*shown), images=shown, **SEEDED))
+        assert [chunk.finish for chunk in chunks] == ["cancelled"]
+        assert not results
+        wanted = answer(engine, *shown)
+        engine.forget()
+        assert answer(engine, *shown) == wanted
