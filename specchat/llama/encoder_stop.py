@@ -1,13 +1,16 @@
-"""Stopping llama.cpp's encoder of images in the middle: unlike a context, it knows no abort flag."""
+"""Stopping llama.cpp's encoder of images in the middle: it knows no abort flag."""
 
+from _thread import start_new_thread
 from collections.abc import Callable
-from threading import Thread
+from threading import Event
 
 from specchat.errors import Cancelled
 from specchat.llama.library import STOPPED, AbortFlag, api
 
 NODES_AT_ONCE = 32
 """The nodes of the encoder's graph between two looks at the flag; large ones have a thousand."""
+
+SECONDS_BETWEEN = 0.2
 
 
 class EncoderStop:
@@ -31,14 +34,24 @@ class EncoderStop:
         callback, where it is lost.
         """
         results: list[int] = []
+        is_over, is_begun = Event(), False
         self._is_given_up = self._is_cut = False
-        thread = Thread(target=lambda: results.append(encode()), name="image encoder")
-        thread.start()
+
+        def work() -> None:
+            try:
+                results.append(encode())
+            finally:
+                is_over.set()
+
         try:
-            thread.join()
+            start_new_thread(work, ())  # Thread.start would wait for it, where Ctrl+C may come
+            is_begun = True
+            while not is_over.wait(SECONDS_BETWEEN):  # without end, Ctrl+C just before is not seen
+                pass
         finally:
             self._is_given_up = True
-            thread.join()
+            if is_begun:
+                is_over.wait()
         if self._is_cut:
             raise Cancelled(STOPPED)
         return results[0]

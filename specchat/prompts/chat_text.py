@@ -12,8 +12,8 @@ from specchat.formats.families import format_of
 from specchat.formats.messages import checked, with_objects
 from specchat.formats.template import ADVICE
 from specchat.images.image import Image
-from specchat.llama.model import Model
 from specchat.llama.image_cells import ImageTokens
+from specchat.llama.model import Model
 from specchat.options.declarations import AUTO_THINK
 from specchat.prompts.image_parts import tokens_of_parts
 from specchat.prompts.prompt_room import PromptRoom

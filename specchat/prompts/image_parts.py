@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from specchat.errors import InvalidOption
 from specchat.images.image import Image, parted
-from specchat.llama.model import Model
 from specchat.llama.image_cells import ImageTokens
+from specchat.llama.model import Model
 from specchat.requests.answer_request import AnswerRequest, GenerateRequest
 
 

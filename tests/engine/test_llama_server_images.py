@@ -47,7 +47,9 @@ def test_answers_are_llama_servers(
     asked: dict[str, Any] = {"temperature": 0.0, "max_tokens": NUM_TOKENS, "ignore_end": True}
     files = files_of(shallow, projector, family)
     target = files["target"]
-    with running_server(Path(SERVER), target, *LIKE_OURS, "--mmproj", str(files["projector"])) as it:
+    with running_server(
+        Path(SERVER), target, *LIKE_OURS, "--mmproj", str(files["projector"])
+    ) as it:
         marker = ask_for_marker(it)
         for each in shown:
             text = text.replace(str(each), marker)

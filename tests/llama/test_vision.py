@@ -228,6 +228,8 @@ def test_an_answer_that_was_stopped_encodes_no_image(
 ) -> None:
     """Between images, and before the first one, the flag is looked at."""
     context, vision, images = read
+    expected = expected_row(context, vision, images)
+    context.rollback_kind.empty()
     tokens, _kept = text_of(context, vision, images)
     encoded: list[Any] = []
     encode = vision._encoded
@@ -241,7 +243,4 @@ def test_an_answer_that_was_stopped_encodes_no_image(
             pass
     assert len(encoded) == 1
     vision._stop._abort.clear()
-    expected = expected_row(context, vision, images)
-    context.rollback_kind.empty()
-    context.tokens, context.num_evaluated = [], 0
     assert np.abs(read_plainly(context, vision, images) - expected).max() < 1e-3

@@ -43,7 +43,16 @@ def test_keys_show_soon(chosen: dict[str, str], expected: int) -> None:
 
 def test_the_first_frame_waits_for_no_heavy_library() -> None:
     """NumPy alone would double the time of the chat's imports."""
-    heavy = {"PIL", "numpy", "llama_cpp", "huggingface_hub", "httpx2", "jinja2", "msgspec", "tomlkit"}
+    heavy = {
+        "PIL",
+        "numpy",
+        "llama_cpp",
+        "huggingface_hub",
+        "httpx2",
+        "jinja2",
+        "msgspec",
+        "tomlkit",
+    }
     code = f"import specchat.tui.app, sys; print(*({heavy} & sys.modules.keys()))"
     shown = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
     assert shown.split() == []

@@ -98,7 +98,7 @@ def _encoder(
         block = f"v.blk.{layer}."
         for name in ("ln1", "ln2"):
             shapes |= {f"{block}{name}.weight": (width,), f"{block}{name}.bias": (width,)}
-        attention = {name: (width, width) for name in ("attn_q", "attn_k", "attn_v", "attn_out")}
+        attention = dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_out"), (width, width))
         if kind == "qwen3vl_merger":
             attention = {"attn_qkv": (3 * width, width), "attn_out": (width, width)}
         for name, shape in attention.items():
@@ -165,9 +165,7 @@ def _deep(width: int, text_width: int) -> Shapes:
     }
 
 
-def _values(
-    mixture: Mixture, kind: str, name: str, shape: tuple[int, ...], gain: float
-) -> Weights:
+def _values(mixture: Mixture, kind: str, name: str, shape: tuple[int, ...], gain: float) -> Weights:
     if len(shape) == 1 and not name.endswith(("class_embd", "img_break")):
         is_norm = name.endswith(".weight")
         return np.ones(shape, np.float32) if is_norm else np.zeros(shape, np.float32)
