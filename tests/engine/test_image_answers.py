@@ -87,12 +87,13 @@ def test_questions_about_images_have_one_answer(
     with loaded(files_of(shallow, projector, family), exact="off") as engine:
         plain = [answer(engine, *shown, more=more, drafter="none") for shown, more in questions]
         assert len(set(plain)) > 3
-        for drafting in (
+        ways: list[dict[str, Any]] = [
             {"drafter": "model", "draft_length": 3},
             {"drafter": "suffix", "draft_length": 6},
             {"drafter": "auto"},
             {"drafter": "model", "draft_length": 3, "draft_tree": 14},
-        ):
+        ]
+        for drafting in ways:
             engine.forget()
             for (shown, more), wanted in zip(questions, plain, strict=True):
                 assert answer(engine, *shown, more=more, **drafting) == wanted
@@ -142,11 +143,12 @@ def test_a_seed_has_one_text_after_images(
             options = SEEDED | {"seed": seed}
             plain = answer(engine, *shown, drafter="none", **options)
             texts.add(plain)
-            for drafting in (
+            ways: list[dict[str, Any]] = [
                 {"drafter": "model", "draft_length": 1 + seed},
                 {"drafter": "suffix", "draft_length": 4},
                 {"drafter": "auto", "draft_tree": 14, "draft_length": 3},
-            ):
+            ]
+            for drafting in ways:
                 assert answer(engine, *shown, **drafting, **options) == plain
             answer(engine, shown[1], **options)
     assert len(texts) == 4

@@ -233,7 +233,12 @@ def test_an_answer_that_was_stopped_encodes_no_image(
     tokens, _kept = text_of(context, vision, images)
     encoded: list[Any] = []
     encode = vision._encoded
-    monkeypatch.setattr(vision, "_encoded", lambda chunk: encoded.append(chunk) or encode(chunk))
+
+    def counted(chunk: Any) -> Any:
+        encoded.append(chunk)
+        return encode(chunk)
+
+    monkeypatch.setattr(vision, "_encoded", counted)
     reading = context.reading(tokens, None, lambda: False)
     while not encoded:
         next(reading)
