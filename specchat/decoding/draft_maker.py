@@ -1,6 +1,6 @@
 """Makes the draft of a step: what a drafter proposes and the constraint allows, with branches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from specchat.decoding.answer_transcript import AnswerTranscript
 from specchat.decoding.distribution import Distribution
@@ -11,7 +11,7 @@ from specchat.decoding.draft_tree import (
     valid_branches,
     with_drawn,
 )
-from specchat.decoding.ports import Branching, Drafter, DraftTask, Pacer
+from specchat.decoding.ports import Branching, Drafter, DraftTask, Pacer, ReadingDrafter
 from specchat.decoding.proposal import DraftToken, forced_token
 from specchat.decoding.request import Request
 from specchat.errors import EngineFailed
@@ -56,6 +56,11 @@ class DraftMaker:
                 ranked=ranked,
             )
         )
+
+    def reading(self, is_brief: Callable[[], bool]) -> Generator[None]:
+        """Let the drafter read the prompt, with pauses; passes are short while `is_brief`."""
+        if isinstance(self._drafter, ReadingDrafter):
+            yield from self._drafter.reading(is_brief)
 
     def make(self, limit: int, room: int) -> DraftTree:
         """Return a draft of up to `limit` tokens, with branches where there is `room` for more."""

@@ -7,15 +7,14 @@ from typing import NamedTuple
 from specchat.decoding.draft_tree import DraftTree
 from specchat.decoding.ports import (
     LanguageModel,
-    PausingModel,
     PromptProgress,
     RepeatableModel,
     Rows,
     TreeModel,
+    reading_of,
 )
 from specchat.decoding.request import Request
 from specchat.drafter_registry import GRAMMAR
-from specchat.errors import Cancelled
 
 LEAST_GAP = 32
 """Ends of messages that can be returned to are at least this many tokens before the end of the
@@ -47,7 +46,7 @@ class TargetPass(NamedTuple):
     @property
     def num_tokens(self) -> int:
         """How many tokens it reads, those that wait in the memory included."""
-        return num_waiting_in(self.target) + len(self.tokens) + len(self.branches)
+        return self.target.num_waiting + len(self.tokens) + len(self.branches)
 
     def make(self) -> PassResult:
         """Make the pass by itself. Raises as the model's `evaluate` does."""
@@ -57,12 +56,6 @@ class TargetPass(NamedTuple):
         else:
             rows = target.evaluate(self.tokens, self.num_rows)
         return PassResult(rows, perf_counter() - began)
-
-
-def num_waiting_in(target: LanguageModel) -> int:
-    """Return how many tokens of its text a model's next pass reads before those it is given."""
-    num_waiting: int = getattr(target, "num_waiting", 0)  # asking for the protocol takes longer
-    return num_waiting
 
 
 class DraftPasses:
@@ -102,7 +95,7 @@ class DraftPasses:
     @property
     def num_waiting(self) -> int:
         """How many tokens of the text the next pass reads again before the unread ones."""
-        return num_waiting_in(self._target)
+        return self._target.num_waiting
 
     def read_prompt(
         self,
@@ -135,31 +128,11 @@ class DraftPasses:
         stops = [place for place in places if num_known < place < end]
         self.num_cached = num_known
         for stop in (*stops, end):
-            num_held = yield from self._reading(tokens[:stop], report, is_brief)
+            num_held = yield from reading_of(self._target, tokens[:stop], report, is_brief)
             self.num_cached = min(self.num_cached, num_held)
         self.depth = end
         while (num_waiting := self.num_unread - 1) > 0:
             self._read(min(self._request.longest_pass or num_waiting, num_waiting))
-
-    def _reading(
-        self, tokens: Sequence[int], on_progress: PromptProgress, is_brief: Callable[[], bool]
-    ) -> Generator[None, None, int]:
-        """Read these tokens; return how many the memory held already.
-
-        Raises Cancelled if asked to stop.
-        """
-        if not isinstance(self._target, PausingModel):
-            return self._target.prefill(tokens, on_progress)
-        reading = self._target.reading(tokens, on_progress, is_brief)
-        while True:
-            try:
-                next(reading)
-            except StopIteration as end:
-                num_cached: int = end.value
-                return num_cached
-            if self._request.is_cancelled():
-                raise Cancelled("the answer was stopped")
-            yield
 
     @property
     def _num_first(self) -> int:

@@ -52,13 +52,16 @@ def decode_together(answers: Sequence[Answer], passes: SharedPasses) -> Iterator
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """An answer in progress: the pass that it wants, unless it reads its prompt."""
+    """An answer in progress: the pass that it wants, unless it reads its prompt.
+
+    It `is_writing` from its first pass on.
+    """
 
     number: int
     answer: Answer
     steps: Steps
     wanted: TargetPass | None = None
-    num_prompt_passes: int = 0
+    is_writing: bool = False
 
 
 class _Joint:
@@ -73,8 +76,7 @@ class _Joint:
         while self._running:
             reading = [each for each in self._running if each.wanted is None]
             if reading:
-                least = min(reading, key=lambda each: each.num_prompt_passes)
-                least.num_prompt_passes += 1
+                least = min(reading, key=lambda each: each.answer.prompt_s)
                 yield least.number, None
                 yield from self._advance(least)
             for group in self._groups():
@@ -138,7 +140,8 @@ class _Joint:
         """Go on with an answer until it wants a pass, pauses in its prompt, or ends."""
         if each not in self._running:
             return
-        each.answer.num_sharing = len(self._running)
+        others = sum(other.is_writing for other in self._running if other is not each)
+        each.answer.num_sharing = 1 + others
         while True:
             before = each.answer.prompt_s
             try:
@@ -158,6 +161,7 @@ class _Joint:
                 yield each.number, event
             else:
                 each.wanted = event
+                each.is_writing = event is not None
                 return
 
 

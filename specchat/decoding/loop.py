@@ -61,8 +61,8 @@ def decode(
 class Answer:
     """One answer while it is decoded: the transcript grows by a step at a time.
 
-    `num_sharing` answers share its passes. In the present step it has waited `waited_s` for their
-    prompts.
+    `num_sharing` answers that write share its passes, itself among them. In the present step it has
+    waited `waited_s` for the prompts of others.
     """
 
     num_sharing = 1
@@ -133,16 +133,12 @@ class Answer:
         """Evaluate all of the prompt but its last token, and begin the drafter's answer."""
         statistics = self._statistics
         statistics.prompt_tokens = len(self._transcript.tokens) - statistics.forced
-        num_forced = self._num_forced_last() if self._request.longest_pass else 0
-        reading = self._passes.read_prompt(num_forced, self._on_progress, self._is_brief)
+        reading = self._passes_over_prompt()
         is_read, started, before = False, perf_counter(), statistics.prompt_s
         while not is_read:
             began = perf_counter()  # others write meanwhile
             try:
                 is_read = next(reading, READ) is READ
-                if is_read:
-                    statistics.cached_tokens = self._passes.num_cached
-                    self._drafts.begin(self._passes.most_branches)
             finally:
                 ended = perf_counter()
                 statistics.prompt_s += ended - began
@@ -150,10 +146,20 @@ class Answer:
                 if statistics.forced:
                     statistics.time_to_first_token_s = self._held_up_s + statistics.prompt_s
             if not is_read:
+                if self._request.is_cancelled():
+                    raise Cancelled("the answer was stopped")
                 yield
 
+    def _passes_over_prompt(self) -> Generator[None]:
+        """Read the prompt with the target and then with the draft, a pause after each pass."""
+        num_forced = self._num_forced_last() if self._request.longest_pass else 0
+        yield from self._passes.read_prompt(num_forced, self._on_progress, self._is_brief)
+        self._statistics.cached_tokens = self._passes.num_cached
+        self._drafts.begin(self._passes.most_branches)
+        yield from self._drafts.reading(self._is_brief)
+
     def _is_brief(self) -> bool:
-        """Whether passes over the prompt are short: others wait for them.
+        """Whether passes over the prompt are short: others that write wait for them.
 
         If its bits matter, they are as long as they always are.
         """

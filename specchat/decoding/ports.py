@@ -35,6 +35,10 @@ class LanguageModel(Protocol):
     def length(self) -> int:
         """The number of tokens in the memory."""
 
+    @property
+    def num_waiting(self) -> int:
+        """How many tokens of the text the next pass reads before those it is given."""
+
     def count_known(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of this text are in the memory."""
 
@@ -65,10 +69,6 @@ class LanguageModel(Protocol):
 class PausingModel(LanguageModel, Protocol):
     """A model that can read a prompt with pauses, in which it may be used for other texts."""
 
-    @property
-    def num_waiting(self) -> int:
-        """How many tokens of the text the next pass reads before those it is given."""
-
     def reading(
         self,
         tokens: Sequence[int],
@@ -79,6 +79,18 @@ class PausingModel(LanguageModel, Protocol):
 
         Passes are short while `is_brief`: other texts wait for them.
         """
+
+
+def reading_of(
+    model: LanguageModel,
+    tokens: Sequence[int],
+    on_progress: PromptProgress | None,
+    is_brief: Callable[[], bool],
+) -> Generator[None, None, int]:
+    """Read a prompt as `prefill` does, with pauses if the model allows them; return the same."""
+    if isinstance(model, PausingModel):
+        return (yield from model.reading(tokens, on_progress, is_brief))
+    return model.prefill(tokens, on_progress)
 
 
 @runtime_checkable
@@ -253,6 +265,17 @@ class Drafter(Protocol):
     def close(self) -> None:
         """Release resources; does nothing by default."""
         return  # without this, mypy considers the method abstract
+
+
+@runtime_checkable
+class ReadingDrafter(Protocol):
+    """A drafter whose model reads the prompt: drafters need not."""
+
+    def reading(self, is_brief: Callable[[], bool]) -> Generator[None]:
+        """Read the prompt if drafts are likely soon, with pauses: called once after `begin`.
+
+        Passes are short while `is_brief`: other texts wait for them.
+        """
 
 
 @runtime_checkable

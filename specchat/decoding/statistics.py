@@ -238,11 +238,12 @@ class Statistics:
             **({"served_by": self.served_by} if self.served_by else {}),
         }
 
-    def joined(self, later: Statistics) -> Statistics:
+    def joined(self, later: Statistics, before_s: float | None = None) -> Statistics:
         """Return the statistics of an answer that was interrupted here and went on later.
 
         The later part's own facts stay, such as its drafter. The prompt and the time to the first
-        token are the first part's, if it got that far.
+        token are the first part's, if it got that far. Else that time has the `before_s` seconds
+        between the beginnings of both, by default those of reading the prompt.
         """
         if not self.prompt_tokens:
             return later
@@ -262,14 +263,17 @@ class Statistics:
             by_origin[name] = before[0] + drafted, before[1] + accepted
         goes_on = later.repeating == later.generated_tokens
         first = self if self.steps else later
-        waited = 0.0 if self.steps else self.prompt_s
+        before_s = self.prompt_s if before_s is None else before_s
+        is_later = bool(later.time_to_first_token_s and not self.generated_tokens)
         return replace(
             later,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             image_tokens=self.image_tokens,
             read_again=self.read_again,
-            time_to_first_token_s=first.time_to_first_token_s + waited,
+            time_to_first_token_s=(
+                before_s + later.time_to_first_token_s if is_later else self.time_to_first_token_s
+            ),
             first_step_s=first.first_step_s,
             first_step_tokens=first.first_step_tokens,
             repeating=later.repeating + (self.repeating if goes_on else 0),

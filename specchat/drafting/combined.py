@@ -4,7 +4,7 @@ A passage from earlier text costs no pass, so it is looked up first. The draft m
 if it promises more, and continues where such a passage ends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from specchat.decoding.ports import Drafter, DraftTask, Pacer
 from specchat.decoding.proposal import Branch, DraftToken
@@ -31,6 +31,10 @@ class CombinedDrafter(Drafter):
         self._walk = task.walk
         self._suffix.begin(task)
         self._model.begin(task)
+
+    def reading(self, is_brief: Callable[[], bool]) -> Generator[None]:
+        """Read the prompt with the draft model."""
+        yield from self._model.reading(is_brief)
 
     def propose(self, pacer: Pacer) -> list[DraftToken]:
         """Propose a passage of the text unless the model promises more, then the model's tokens."""

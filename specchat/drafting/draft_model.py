@@ -1,11 +1,18 @@
 """The draft model as drafter: a smaller model runs ahead of the target."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 
 from specchat.decoding.constraint import Walk
 from specchat.decoding.distribution import Distribution, Logits
-from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pacer
+from specchat.decoding.ports import (
+    Drafter,
+    DraftTask,
+    Draw,
+    LanguageModel,
+    Pacer,
+    reading_of,
+)
 from specchat.decoding.proposal import Branch, DraftToken, Hint, forced_token
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
@@ -52,7 +59,7 @@ class DraftModelDrafter(Drafter):
         self._walk: Walk
         self._index = 0  # of the next token in the answer
         self._beside: SideBranches
-        self._has_branches = False
+        self._has_branches = self._reads_prompt = False
 
     @property
     def unfit_reason(self) -> str | None:
@@ -60,7 +67,7 @@ class DraftModelDrafter(Drafter):
         return None
 
     def begin(self, task: DraftTask) -> None:
-        """Start an answer; read all but the prompt's last token if drafts are likely soon."""
+        """Start an answer."""
         self._tokens = self._map.prompt(task.tokens)
         self._drafted, self._is_ahead = [], False
         self._sampler = Sampler(self._map.sampling(task.sampling))
@@ -70,8 +77,12 @@ class DraftModelDrafter(Drafter):
         self._num_read = self._model.count_known(self._tokens)
         is_short = len(self._tokens) - self._num_read <= self.short_memories[0]
         is_worth_it = task.is_ever and (task.is_soon or is_short)
-        if is_worth_it and len(self._tokens) <= self._model.capacity:
-            self._read()
+        self._reads_prompt = is_worth_it and len(self._tokens) <= self._model.capacity
+
+    def reading(self, is_brief: Callable[[], bool]) -> Generator[None]:
+        """Read all but the prompt's last token if drafts are likely soon."""
+        if self._reads_prompt:
+            yield from self._reading(is_brief)
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
         """Draw tokens that follow the text and `after` (drafted by others) while that pays."""
@@ -194,7 +205,11 @@ class DraftModelDrafter(Drafter):
         return True
 
     def _read(self) -> None:
-        self._model.prefill(self._tokens[:-1])
+        for _ in self._reading(lambda: False):
+            pass
+
+    def _reading(self, is_brief: Callable[[], bool]) -> Generator[None]:
+        yield from reading_of(self._model, self._tokens[:-1], None, is_brief)
         self._num_read = self._model.length
 
     def _shorten(self, num_kept: int) -> None:

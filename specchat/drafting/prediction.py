@@ -7,11 +7,11 @@ anywhere if enough of them match. No model pass is needed. Where the prediction 
 offer, another drafter takes over.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final
 
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.ports import Branching, Drafter, DraftTask, Pacer
+from specchat.decoding.ports import Branching, Drafter, DraftTask, Pacer, ReadingDrafter
 from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.drafter_registry import PREDICTION
 
@@ -132,6 +132,11 @@ class PredictionDrafter(Drafter):
     def begin(self, task: DraftTask) -> None:
         """Start the answer."""
         self._other.begin(task)
+
+    def reading(self, is_brief: Callable[[], bool]) -> Generator[None]:
+        """Let the other drafter read the prompt."""
+        if isinstance(self._other, ReadingDrafter):
+            yield from self._other.reading(is_brief)
 
     def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
         """Propose the tokens that are expected next, as far as they pay."""

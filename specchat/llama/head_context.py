@@ -14,6 +14,8 @@ from specchat.llama.rollback import Rollback
 class HeadContext(AbstractContextManager["HeadContext"]):
     """The context and the feed of a head, with the figures and copies that the engine asks for."""
 
+    num_waiting = 0
+
     def __init__(self, context: Context, feed: HiddenStateFeed) -> None:
         self.context = context
         self.feed = feed

@@ -34,7 +34,8 @@ class Reply(Generic[AnyRequest]):
     """A reply in the making: what was asked, in the engine's terms, and how it is answered.
 
     `notices` say what of the request the server could not follow. `done` are the requests that are
-    over, in the order of `requests`. `limit` makes the limit on lines that an answer has.
+    over, in the order of `requests`, and `begun` the answers so far. `limit` makes the limit on
+    lines that an answer has.
     """
 
     service: Service
@@ -46,18 +47,23 @@ class Reply(Generic[AnyRequest]):
     notices: Sequence[str] = ()
     done: list[ServedRequest] = field(default_factory=list)
     limit: Callable[[], LineLimit | None] = lambda: None
+    begun: list[ServedAnswer] = field(default_factory=list)
 
     @cached_property
     def fingerprint(self) -> str | None:
         """The name of all that the texts depend on beside the request, None if that is not all.
 
-        It is that of the first time it is asked for; before that comes what must be measured.
+        It is that of the first time it is asked for; before that comes what must be measured. There
+        is none if an answer had to begin without that.
         """
+        if any(answer.ticket.lacks_exactness for answer in self.begun):
+            return None
         return self.service.fingerprint(self.requests)
 
     async def whole(self, request: AnyRequest) -> "Ended":
         """Return the answer to one of the requests once it is over."""
         async with self._answer(request) as answer:
+            self.begun.append(answer)
             await answer.whole()
         return await self._ended(request, answer)
 
@@ -67,6 +73,7 @@ class Reply(Generic[AnyRequest]):
         """Yield the answer to one of the requests as events."""
         has_begun, sent_at = False, monotonic()
         async with self._answer(request) as answer:
+            self.begun.append(answer)
             async for update in answer.updates():
                 data = b""
                 if not has_begun and self._can_begin(request, update):

@@ -11,7 +11,7 @@ from specchat.requests.answer_request import GenerateRequest
 from specchat.server.activity import ServedRequest
 from specchat.server.service import Service
 from specchat.sharing.prompt_process import PromptProcess
-from specchat.sharing.ticket_line import MOST_IN_TURN
+from specchat.sharing.ticket_line import most_in_turn
 
 IN_TURN = frozenset({"reading", "writing"})
 SAMPLING = (
@@ -65,7 +65,7 @@ def settings_of(options: GenerateOptions) -> dict[str, Any]:
 
 def _num_slots(service: Service) -> int:
     """Return how many answers may be in progress."""
-    return max(MOST_IN_TURN if service.facts.takes_turns else 1, service.facts.at_once)
+    return most_in_turn(service.facts)
 
 
 def _slot(place: int, served: ServedRequest | None, service: Service) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Turn:
         """The numbers of the answers that have not ended."""
         self._began = monotonic()
         self._ends_at = self._began + SLICE_SECONDS
-        self._must_lengthen = any(part.begun for part in self._parts)
+        self._must_lengthen = any(part.begun or part.expected for part in self._parts)
         self._is_interrupted = False
 
     def take(self) -> Iterator[End]:
@@ -91,9 +91,9 @@ class Turn:
         return replace(asked, begun=begun, max_tokens=left, on_progress=on_progress)
 
     def _lengthen(self) -> None:
-        """Lengthen the turn at its first update if it took long to go on with an answer.
+        """Lengthen the turn at its first news if it took long to go on with an answer.
 
-        The steps that there are come first, so no prompt is read by then.
+        No prompt is read by then: steps that there are come first, and how much is read of one.
         """
         if self._must_lengthen:
             self._must_lengthen = False
@@ -120,6 +120,7 @@ class Turn:
         it would not get on.
         """
         ticket = part.ticket
+        self._lengthen()
         ticket.report(Progress(stage, share))
         if stage != "prompt":
             self._check()

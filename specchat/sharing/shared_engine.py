@@ -1,10 +1,11 @@
-"""The owner of an engine: a thread loads it, and answers the requests of all clients in turn.
+"""The owner of an engine: a thread loads it, and answers the requests of all clients.
 
 The chat is one client, programs that use `/serve` or `specchat serve` are others. Clients are
-served in turn, however many requests each has waiting. An answer that takes long lets others in: it
-is stopped between two steps and goes on later from the tokens it has, so with a seed its text is
-the same as without the others. The engine keeps what it read of each, so nothing is read twice.
-While nothing is asked for, the thread measures the pair and keeps what was read on disk.
+served in turn, however many requests each has waiting. Answers that the engine decodes together
+share a turn. A turn that takes long lets others in: its answers are stopped between two steps and
+go on later from the tokens they have, so with a seed a text is the same as without the others. The
+engine keeps what it read of each, so nothing is read twice. While nothing is asked for, the thread
+measures the pair and keeps what was read on disk.
 """
 
 import threading
@@ -24,7 +25,7 @@ from specchat.sharing.answer_turn import Turn
 from specchat.sharing.engine_events import EngineEvents, NoEvents
 from specchat.sharing.owned_engine import OpenEngine, OwnedEngine
 from specchat.sharing.owner_tasks import IdleTime, OwnerCall, SizeQuestion
-from specchat.sharing.ticket_line import TicketLine
+from specchat.sharing.ticket_line import TicketLine, most_in_turn
 from specchat.sharing.tickets import Ticket
 from specchat.system.logs import log_internal_error
 
@@ -81,6 +82,7 @@ class SharedEngine:
         self.last_error: SpecchatError | None = None
         """What the last answer that failed has failed with."""
         self._current: Sequence[Ticket] = ()
+        self._measured_for: Ticket | None = None
         self._is_closing = False
         self._lost: SpecchatError | None = None
         self._is_settled = threading.Event()  # it is loaded, or never will be
@@ -145,7 +147,8 @@ class SharedEngine:
 
     def forget_size(self) -> None:
         """Drop a question for a size that waits."""
-        self._sizing = None
+        with self._lock:
+            self._sizing = None
 
     def call(self, act: Callable[[Engine], Result]) -> Result:
         """Do something with the engine between two answers' turns, and wait for the result."""
@@ -245,11 +248,15 @@ class SharedEngine:
             raise self._lost or EngineFailed("the engine is shutting down")
 
     def _cancel(self, ticket: Ticket) -> None:
-        """Stop an answer in progress; one that has no turn now leaves its place at once."""
+        """Stop an answer in progress; one that has no turn now leaves its place at once.
+
+        So does one that waits while what another needs to know is measured.
+        """
         with self._lock:
-            if ticket not in self._current:
-                self._line.drop_cancelled(in_turn=self._current)
-            elif len(self._current) > 1:  # the others go on
+            others = [each for each in self._current if each is not ticket]
+            if ticket not in self._current or self._measured_for in others:
+                self._line.drop_cancelled(in_turn=others)
+            elif others:  # the others go on
                 self._owned.pause()
             else:
                 self._owned.stop()
@@ -264,9 +271,6 @@ class SharedEngine:
                 self._before.wait(SECONDS_TO_END)
                 self._before = None
             facts = self._owned.open()
-            if facts.at_once > 1:  # texts that cannot be set aside stay in their places
-                most = max(self._line.most_in_turn, facts.at_once)
-                self._line.most_in_turn = most if facts.takes_turns else facts.at_once
             self._is_settled.set()
             self._events.loaded(facts)
             self._serve()
@@ -365,7 +369,7 @@ class SharedEngine:
             self._line.drop_cancelled()
             if self._calls:
                 return self._calls.popleft(), (), None
-            self._line.let_in()
+            self._line.let_in(most_in_turn(self.facts))
             if self._line.active:
                 return None, self._line.group(self.facts.at_once), None
             sizing, self._sizing = self._sizing, None
@@ -381,13 +385,11 @@ class SharedEngine:
         with self._lock:
             self._current = left = [each for each in tickets if not each.is_cancelled]
             for ticket in left:
-                if not ticket.num_turns:
-                    ticket.waited_s = monotonic() - ticket.queued_at
-                ticket.num_turns += 1
+                ticket.begin_turn()
         try:
             for ticket in list(left):
-                if not self._is_ready(engine, ticket):
-                    left.remove(ticket)
+                self._make_ready(engine, ticket)
+            left[:] = [ticket for ticket in left if not ticket.is_over]
             if left:
                 turn = Turn(engine, list(left), self._is_wanted, self._may_join)
                 for ticket, end in turn.take():
@@ -407,18 +409,16 @@ class SharedEngine:
             with self._lock:
                 self._current = ()
 
-    def _is_ready(self, engine: Engine, ticket: Ticket) -> bool:
+    def _make_ready(self, engine: Engine, ticket: Ticket) -> None:
         """Measure what an answer needs to know; end it if that fails or is given up."""
         try:
-            is_ready = self._measure_for(engine, ticket)
+            self._measure_for(engine, ticket)
         except EngineFailed:
             raise
         except Exception as error:  # noqa: BLE001  # the others in its turn have no part in it
             self._end(ticket, None, self._readable(error))
-            return False
-        if not is_ready:
+        if ticket.is_cancelled:
             self._end(ticket, "cancelled")
-        return is_ready
 
     def _is_wanted(self) -> bool:
         """Return True if another request waits for the engine, and an answer may be interrupted."""
@@ -438,18 +438,21 @@ class SharedEngine:
             self.last_error = error
         ticket.end(finish, error)
 
-    def _measure_for(self, engine: Engine, ticket: Ticket) -> bool:
-        """Measure what an answer needs to know; return False if that is given up meanwhile."""
-        lacks_exactness = engine.facts.lacks_exactness(ticket.request(engine.facts).values())
-        if not (ticket.measures_first or lacks_exactness):
-            return True
+    def _measure_for(self, engine: Engine, ticket: Ticket) -> None:
+        """Measure what an answer needs to know, until it is given up."""
+        options = ticket.request(engine.facts).values()
+        if ticket.measures_first or engine.facts.lacks_exactness(options):
 
-        def report(stage: Stage, share: float) -> bool:
-            ticket.report(Progress(stage, share))
-            return not ticket.is_cancelled
+            def report(stage: Stage, share: float) -> bool:
+                ticket.report(Progress(stage, share))
+                return not ticket.is_cancelled
 
-        self._owned.measure(engine, report, only_exactness=not ticket.measures_first)
-        return not ticket.is_cancelled
+            self._measured_for = ticket
+            try:
+                self._owned.measure(engine, report, only_exactness=not ticket.measures_first)
+            finally:
+                self._measured_for = None
+        ticket.lacks_exactness |= engine.facts.lacks_exactness(options)
 
     def _readable(self, error: Exception) -> SpecchatError:
         """Return an error of this package for any error; others are bugs, and are logged."""

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from time import monotonic
 
+from specchat.engine.api import EngineFacts
 from specchat.sharing.tickets import QueueFull, Ticket
 
 MOST_SECONDS_PASSED_OVER = 3.0
@@ -13,6 +14,11 @@ MOST_IN_TURN = 4
 """Answers that take turns; the others wait until one of these has ended."""
 MOST_CLIENTS = 100
 """Clients whose last turn is remembered; names of programs come from outside."""
+
+
+def most_in_turn(facts: EngineFacts) -> int:
+    """Return how many answers may be in progress: texts that cannot be set aside stay in memory."""
+    return max(MOST_IN_TURN if facts.takes_turns else 1, facts.at_once)
 
 
 class TicketLine:
@@ -28,7 +34,7 @@ class TicketLine:
         self.active: deque[Ticket] = deque()
         """Those that have begun; the first one has the next turn."""
         self.aside: Ticket | None = None
-        self.most_in_turn = MOST_IN_TURN
+        self._most_in_turn = MOST_IN_TURN
         self.num_refused = 0
         """The requests refused because too many were waiting."""
         self._most_waiting = most_waiting
@@ -47,7 +53,7 @@ class TicketLine:
     @property
     def may_let_in(self) -> bool:
         """Whether a waiting ticket could take turns now."""
-        return bool(self.waiting) and len(self.active) < self.most_in_turn
+        return bool(self.waiting) and len(self.active) < self._most_in_turn
 
     def has_others(self, than: Collection[Ticket]) -> bool:
         """Whether another ticket than these could have a turn now."""
@@ -71,7 +77,7 @@ class TicketLine:
 
         Raises QueueFull.
         """
-        num_free = self.most_in_turn - len(self.active)
+        num_free = self._most_in_turn - len(self.active)
         if len(self.waiting) - num_free >= self._most_waiting:
             self.num_refused += 1
             raise QueueFull(f"{self._most_waiting} requests are waiting: try again later")
@@ -94,14 +100,14 @@ class TicketLine:
             ticket.end("cancelled")
         self.tell_places()
 
-    def let_in(self) -> None:
-        """Let waiting requests take turns, before those that have had one.
+    def let_in(self, most_in_turn: int) -> None:
+        """Let waiting requests take turns, so many in all, before those that have had one.
 
         Short ones that come again and again could keep such a one from going on for ever, so one
         that was passed over for too long goes first.
         """
-        new: list[Ticket] = []
-        while self.waiting and len(self.active) + len(new) < self.most_in_turn:
+        self._most_in_turn, new = most_in_turn, list[Ticket]()
+        while self.waiting and len(self.active) + len(new) < most_in_turn:
             new.append(ticket := self._in_order()[0])
             self.waiting.remove(ticket)
             self._served.pop(ticket.client, None)

@@ -47,10 +47,14 @@ class Ticket:
         self.may_be_interrupted = not is_timed
         self._earlier, self._latest = Statistics(), Statistics()
         self.is_cancelled = self.is_over = False
+        self.lacks_exactness = False
+        """Whether a turn of it began without knowing which drafts repeat, which it must."""
         self.queued_at = monotonic()
         self.waited_s = 0.0
         self.idle_since = self.queued_at
         self.num_turns = 0
+        self._before_s = 0.0
+        """The seconds between its first turn and the present one."""
         self._on_change = on_change
         self._progress: Progress | None = None
         self._finish: Finish | None = None
@@ -100,12 +104,21 @@ class Ticket:
         """The statistics of all turns so far; between turns those of the last one describe it."""
         if not self._latest.prompt_tokens and self._earlier.prompt_tokens:
             return self._earlier
-        return self._earlier.joined(self._latest)
+        return self._earlier.joined(self._latest, self._before_s)
+
+    def begin_turn(self) -> None:
+        """Note that a turn begins."""
+        seconds = monotonic() - self.queued_at
+        if not self.num_turns:
+            self.waited_s = seconds
+        self._before_s = seconds - self.waited_s
+        self.num_turns += 1
 
     def end_turn(self, statistics: Statistics) -> None:
         """Add the statistics of a turn that is over."""
         with self._lock:
-            self._earlier, self._latest = self._earlier.joined(statistics), Statistics()
+            self._earlier = self._earlier.joined(statistics, self._before_s)
+            self._latest = Statistics()
 
     def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:
         """Add steps, with the statistics of this turn so far."""

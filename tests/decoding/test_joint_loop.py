@@ -20,6 +20,8 @@ from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Rows
 from specchat.decoding.request import Request
 from specchat.decoding.statistics import Statistics
+from specchat.drafting.draft_model import DraftModelDrafter
+from specchat.drafting.token_map import TokenMap
 from specchat.errors import Cancelled, EngineFailed, SpecchatError
 from specchat.options.declarations import Sampling
 from specchat.testing.toy import ToyLanguageModel, random_logits
@@ -189,6 +191,53 @@ def test_a_long_prompt_is_read_between_the_passes_of_the_others() -> None:
     first = outcomes.index((1, None))
     assert [outcome is None for _, outcome in outcomes[first : first + 20]] == [True, False] * 10
     assert brief_passes(pairs[1]) == [True] * 19
+
+
+def test_prompts_are_read_in_whole_passes_while_nothing_is_written() -> None:
+    """Answers that only read hold up none that write."""
+    pairs = [pair_of(2), pair_of(5)]
+    asked = [request(number, GREEDY, tokens=[*range(10)] * 3) for number in (2, 5)]
+    list(decode_together(list(map(answer_of, pairs, asked)), Passes()))
+    for pair in pairs:
+        assert not any(brief_passes(pair))
+
+
+def test_the_draft_reads_a_prompt_between_the_passes_of_the_others_too() -> None:
+    """Its passes over the prompt are as short as the target's, and a step of another follows."""
+    pairs = [pair_of(2), pair_of(1)]
+    draft = PausingToy(random_logits(VOCABULARY, 100))
+    pairs[1].drafter = DraftModelDrafter(draft, TokenMap(VOCABULARY))
+    asked = [
+        request(2, GREEDY, draft_length=0, max_tokens=60),
+        request(1, GREEDY, draft_length=2, tokens=[*range(10)] * 3),
+    ]
+    numbers = [
+        number
+        for number, outcome in decode_together(list(map(answer_of, pairs, asked)), Passes())
+        if outcome is not None
+    ]
+    assert draft.brief == brief_passes(pairs[1]) == [True] * 9
+    assert numbers.index(1) >= 18
+
+
+def test_prompts_take_turns_by_the_time_that_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass over one takes five times as long as a pass over the other."""
+    now = [0.0]
+    for module in (joint_loop, loop, decoding_statistics):
+        monkeypatch.setattr(module, "perf_counter", lambda: now[0])
+    pairs, order = [pair_of(2), pair_of(5)], list[int]()
+    for number, pair in enumerate(pairs):
+
+        def slow(*arguments: Any, read: Any = pair.target.prefill, number: int = number) -> int:
+            now[0] += 5 if number else 1
+            order.append(number)
+            held: int = read(*arguments)
+            return held
+
+        monkeypatch.setattr(pair.target, "prefill", slow)
+    asked = [request(number, GREEDY, tokens=[*range(10)] * 6) for number in (2, 5)]
+    list(decode_together(list(map(answer_of, pairs, asked)), Passes()))
+    assert order[:12].count(0) in (9, 10)
 
 
 @pytest.mark.parametrize("options", [{"longest_pass": 4}, {}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,6 +104,26 @@ def test_an_interruption_does_not_end_a_loop(repeating: int, whole: int) -> None
     later = Statistics(prompt_tokens=5, generated_tokens=40, repeating=repeating)
     assert first.joined(later).repeating == whole
     assert first.joined(Statistics()).repeating == 300
+
+
+@table(
+    ("first", "later", "seconds"),
+    [
+        ({"prompt_s": 2.0}, {"generated_tokens": 1, "time_to_first_token_s": 3.0}, 10.0),
+        ({"prompt_s": 2.0}, {}, 0.0),
+        (
+            {"generated_tokens": 1, "time_to_first_token_s": 3.0},
+            {"generated_tokens": 1, "time_to_first_token_s": 1.0},
+            3.0,
+        ),
+    ],
+)
+def test_the_first_token_comes_after_what_an_interrupted_prompt_has_waited(
+    first: dict[str, Any], later: dict[str, Any], seconds: float
+) -> None:
+    """If it comes in the later part, that has begun seven seconds after the first one."""
+    one, other = Statistics(prompt_tokens=5, **first), Statistics(prompt_tokens=5, **later)
+    assert one.joined(other, 7.0).time_to_first_token_s == seconds
 
 
 def test_an_answer_of_nothing_has_no_rates() -> None:

@@ -25,6 +25,7 @@ from specchat.requests.prompt_size import PromptSize
 from specchat.sharing import engine_host, shared_engine
 from specchat.sharing.engine_events import NoEvents
 from specchat.sharing.shared_engine import SharedEngine
+from specchat.sharing.ticket_line import most_in_turn
 from specchat.sharing.tickets import Ticket
 from specchat.tui.controllers.session import Aside
 
@@ -192,6 +193,176 @@ def test_a_turn_is_longer_where_going_on_takes_long(
         ticket.cancel()
     engine.close()
     assert clocked.turns[:4] == [8, 8, num_steps, num_steps]
+
+
+class Prompting(Clocked):
+    """Reads prompts without end, in parts; going on with one takes some of the clock's time."""
+
+    def _turn(self, request: AnswerRequest) -> Generator[Update]:
+        share = 0.001 * sum(self.turns)
+        assert request.on_progress is not None
+        if sum(self.turns):
+            self.now += self.seconds_to_go_on
+        request.on_progress("prompt", share)
+        while not self._is_stopped:
+            self.now += self.STEP
+            share += 0.001
+            self.turns[-1] += 1
+            request.on_progress("prompt", share)
+        yield Update((Chunk("", finish="cancelled"),), Statistics(), finish="cancelled")
+
+
+def test_a_turn_that_reads_a_prompt_is_longer_too_where_going_on_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time of another one's turn is not long ago when it goes on."""
+    clocked = Prompting(1.0)
+    monkeypatch.setattr("specchat.sharing.answer_turn.monotonic", lambda: clocked.now)
+    monkeypatch.setattr("specchat.sharing.ticket_line.MOST_SECONDS_PASSED_OVER", 1e9)
+    clocked.may_begin.clear()
+    engine = SharedEngine(lambda _: clocked)
+    tickets = [asked(engine, client) for client in ("a", "b")]
+    assert clocked.has_begun.wait(60)
+    clocked.may_begin.set()
+    until(lambda: len(clocked.turns) > 4)
+    for ticket in tickets:
+        ticket.cancel()
+    engine.close()
+    assert clocked.turns[2:4] == [32, 32]
+
+
+def test_the_time_to_the_first_token_has_the_turns_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A prompt is interrupted; between its turns others are served."""
+    start = monotonic()
+    now = [start]
+    monkeypatch.setattr("specchat.sharing.tickets.monotonic", lambda: now[0])
+    ticket = Ticket(QUESTION, "a", lambda: None)
+    now[0] += 2
+    ticket.begin_turn()
+    now[0] += 1
+    ticket.end_turn(Statistics(prompt_tokens=9, prompt_s=1.0))
+    now[0] += 10
+    ticket.begin_turn()
+    first = Statistics(prompt_tokens=9, generated_tokens=1, time_to_first_token_s=0.5)
+    ticket.add([Chunk("a")], first)
+    assert ticket.waited_s == pytest.approx(2)
+    assert ticket.statistics.time_to_first_token_s == pytest.approx(11.5)
+    ticket.end_turn(first)
+    now[0] += 10
+    ticket.begin_turn()
+    ticket.add([Chunk("b")], Statistics(prompt_tokens=9, generated_tokens=1))
+    assert ticket.statistics.time_to_first_token_s == pytest.approx(11.5)
+
+
+class Measured(Held):
+    """Decodes two answers together, and measures which drafts repeat until it may end or stops."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        super().__init__()
+        self.facts = replace(FACTS, takes_turns=True, at_once=2, repeatable_draft=None)
+        self.is_measuring, self.may_end = threading.Event(), threading.Event()
+        self.learns = True
+
+    def prepare(self, on_progress: Any = None, *, only_exactness: bool = False) -> bool:
+        """Measure."""
+        assert only_exactness
+        self._is_stopped = False
+        self.is_measuring.set()
+        until(lambda: self.may_end.is_set() or self._is_stopped)
+        if self._is_stopped:
+            return False
+        if self.learns:
+            self.facts = replace(self.facts, repeatable_draft=3)
+        return self.learns
+
+    def pause(self) -> None:
+        """Stop."""
+        self.stop()
+
+
+def two_with_seeds(engine: Measured) -> tuple[SharedEngine, Ticket, Ticket]:
+    """Return a shared engine that measures for the first of two requests of a turn."""
+    may_load = threading.Event()
+
+    def load(_: object) -> Engine:
+        assert may_load.wait(60)
+        return engine
+
+    shared = SharedEngine(load)
+    tickets = [Ticket(replace(QUESTION, seed=1), client, lambda: None) for client in "ab"]
+    for ticket in tickets:
+        shared.submit(ticket)
+    may_load.set()
+    assert engine.is_measuring.wait(60)
+    return shared, tickets[0], tickets[1]
+
+
+def test_one_that_leaves_does_not_end_what_is_measured_for_another() -> None:
+    """It ends at once; the other one begins with what it needs to know."""
+    engine = Measured()
+    shared, first, second = two_with_seeds(engine)
+    second.cancel()
+    until(lambda: second.is_over)
+    assert not engine._is_stopped
+    engine.may_end.set()
+    assert engine.has_begun.wait(60)
+    assert engine.facts.repeatable_draft == 3
+    assert not first.lacks_exactness
+    first.cancel()
+    until(lambda: first.is_over)
+    shared.close()
+
+
+def test_one_that_leaves_ends_what_is_measured_for_it() -> None:
+    """The other one then measures for itself."""
+    engine = Measured()
+    shared, first, second = two_with_seeds(engine)
+    engine.is_measuring.clear()
+    first.cancel()
+    until(lambda: first.is_over)
+    assert engine.is_measuring.wait(60)
+    engine.may_end.set()
+    assert engine.has_begun.wait(60)
+    assert not second.lacks_exactness
+    shared.close()
+
+
+def test_an_answer_that_begins_unmeasured_knows_it() -> None:
+    """Memory was short, or the machine busy."""
+    engine = Measured()
+    engine.learns = False
+    engine.may_end.set()
+    shared = SharedEngine(lambda _: engine)
+    ticket = Ticket(replace(QUESTION, seed=1), "a", lambda: None)
+    shared.submit(ticket)
+    assert engine.has_begun.wait(60)
+    assert ticket.lacks_exactness
+    shared.close()
+
+
+def test_how_many_take_turns_follows_the_engine() -> None:
+    """A pair that was loaded again may hold fewer texts, and measured passes may not gain."""
+    take = [
+        replace(FACTS, takes_turns=takes_turns, at_once=at_once)
+        for takes_turns in (True, False)
+        for at_once in (1, 3, 8)
+    ]
+    assert list(map(most_in_turn, take)) == [4, 4, 8, 1, 3, 8]
+    held = Held()
+    held.facts = replace(FACTS, at_once=2)
+    engine = SharedEngine(lambda _: held)
+    engine.wait_until_loaded()
+    held.facts = replace(FACTS, at_once=1)
+    tickets = [asked(engine, client) for client in ("a", "b", "c")]
+    assert held.has_begun.wait(60)
+    assert engine.num_running == 1
+    held.facts = replace(FACTS, at_once=1, takes_turns=True)
+    tickets[0].cancel()
+    until(lambda: engine.num_running == 2)
+    engine.close()
 
 
 def test_an_answer_has_waited_until_its_first_turn() -> None:
