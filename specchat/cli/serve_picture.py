@@ -125,29 +125,41 @@ def _names(request: "ServedRequest", columns: Sequence[Column]) -> str:
     return GAP.join(column.aligned(column.cell(request)) for column in shown) + GAP
 
 
-def totals_line(totals: "Totals") -> Line:
-    """Return the totals of all finished requests."""
+def totals_line(totals: "Totals", live: "Sequence[ServedRequest]" = ()) -> Line:
+    """Return the totals of all finished requests, and how many are in progress."""
+    num_waiting = sum(each.state == "waiting" for each in live)
+    counts = {"running": len(live) - num_waiting, "waiting": num_waiting}
+    now = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     if not totals.num_requests:
-        return Line("no requests yet", Style.DIM)
+        return Line(now or "no requests yet", Style.DIM)
     noun = "request" if totals.num_requests == 1 else "requests"
     count = f"{totals.num_requests:,} {noun}"
     accepted = f"{percent(totals.acceptance_rate)} accepted" if totals.drafted else ""
-    per_pass = f"{totals.generated_tokens / totals.steps:.1f} per pass" if totals.steps else ""
-    shared = totals.answers_per_pass
-    together = f"{shared:.1f} answers a pass" if shared >= LEAST_SHARED else ""
+    per_step = f"{totals.generated_tokens / totals.steps:.1f} per step" if totals.steps else ""
+    together = _together(totals)
     speedup = speedup_cell(totals.speedup, totals.speedup_error) if totals.own_s else ""
     saved = _saved(totals) if totals.own_s else ""
     against = f"{saved} against plain decoding" if saved else ""
     tokens = f"{totals.generated_tokens:,} tokens"
     forms = [
-        (count, tokens, accepted, per_pass, together, speedup, against),
-        (count, tokens, accepted, per_pass, together, speedup, saved),
-        (count, accepted, per_pass, speedup, saved),
+        (count, now, tokens, accepted, per_step, together, speedup, against),
+        (count, now, tokens, accepted, per_step, together, speedup, saved),
+        (count, now, accepted, per_step, together, speedup, saved),
+        (count, now, accepted, per_step, speedup, saved),
+        (count, now, accepted, speedup, saved),
         (count, accepted, speedup, saved),
         (count, accepted, saved),
     ]
     first, *shorter = ("   ".join(filter(None, parts)) for parts in forms)
     return Line(first, Style.BOLD, shorter)
+
+
+def _together(totals: "Totals") -> str:
+    """Return what passes are that answers share, and how much faster than one by one."""
+    if totals.answers_per_pass < LEAST_SHARED:
+        return ""
+    gain = f", {totals.joint_gain:.2f}x as fast" if totals.joint_gain else ""
+    return f"{totals.answers_per_pass:.1f} answers, {totals.rows_per_pass:.1f} rows a pass{gain}"
 
 
 def _saved(totals: "Totals") -> str:
@@ -162,7 +174,7 @@ def log_line(request: "ServedRequest") -> str:
         f"{request.number} {request.client} {request.api}: {_tokens(request)} tokens",
         f"{statistics.tokens_per_second:.0f} tokens/s" if statistics.decode_s else "",
         f"{percent(statistics.acceptance_rate)} accepted" if statistics.drafted else "",
-        f"{statistics.tokens_per_step:.1f} per pass" if statistics.drafted else "",
+        f"{statistics.tokens_per_step:.1f} per step" if statistics.drafted else "",
         _speedup(request),
         f"waited {duration_text(request.waited_s)}" if request.waited_s >= 1 else "",
         str(request.finish),
@@ -194,7 +206,7 @@ def _accepted_bar(request: "ServedRequest") -> str:
     return f"{FULL * full}{EMPTY * (BAR_WIDTH - full)} {_accepted(request):>5}"
 
 
-def _per_pass(request: "ServedRequest") -> str:
+def _per_step(request: "ServedRequest") -> str:
     statistics = request.statistics
     return f"{statistics.tokens_per_step:.1f}" if statistics.steps else "-"
 
@@ -211,7 +223,7 @@ COLUMNS = (
     Column("tokens", 14, 7, _tokens),
     Column("t/s", 5, 6, _rate),
     Column("accepted", BAR_WIDTH + 6, 0, _accepted_bar),
-    Column("per pass", 8, 2, _per_pass),
+    Column("per step", 8, 2, _per_step),
     Column("speedup", 7, 3, _speedup),
 )
 NARROWER = {"accepted": Column("accepted", 8, 5, _accepted)}

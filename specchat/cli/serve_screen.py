@@ -164,7 +164,7 @@ class ServeScreen:
             above += self._painted([request_line(self._rows.popleft(), columns)])
         rows = [*(request_line(row, columns) for row in self._rows), *live]
         table = [Line(""), head_line(columns), *rows] if rows else [Line("")]
-        ends = [totals_line(self._service.activity.totals())]
+        ends = [totals_line(self._service.activity.totals(), self._service.activity.live())]
         if not self._is_closing:
             ends.append(self._hint())
         self._write(above, self._painted([*table, *ends]))

@@ -24,12 +24,14 @@ prompt, and before the place where the next prompt is expected to leave this one
 class PassResult(NamedTuple):
     """The rows of a target pass, one after each node of the draft, and the seconds it took.
 
-    As many answers took part as are `num_sharing`.
+    As many answers took part as are `num_sharing`; alone, this one would have taken `apart_s`, 0 if
+    that is not known.
     """
 
     rows: Rows
     seconds: float
     num_sharing: int = 1
+    apart_s: float = 0.0
 
 
 class TargetPass(NamedTuple):

@@ -32,6 +32,9 @@ class SharedPasses(Protocol):
     def run(self, passes: Sequence[TargetPass]) -> Sequence[Rows]:
         """Return the rows of each. Raises as a model does; the memories are then as they were."""
 
+    def seconds_apart(self, wanted: TargetPass) -> float:
+        """Return what a pass would take by itself, 0 if that is not known."""
+
     def settle(self) -> None:
         """Called once what a pass has given is used."""
 
@@ -114,6 +117,7 @@ class _Joint:
         results = list[PassResult | None]([None] * len(group))
         error: Cancelled | None = None
         if len(group) > 1:
+            apart = list(map(self._passes.seconds_apart, wanted))
             began = perf_counter()
             try:
                 rows = self._passes.run(wanted)
@@ -123,7 +127,10 @@ class _Joint:
                 pass
             else:
                 seconds = perf_counter() - began
-                results = [PassResult(own, seconds, len(group)) for own in rows]
+                results = [
+                    PassResult(own, seconds, len(group), each)
+                    for own, each in zip(rows, apart, strict=True)
+                ]
         concluded: list[tuple[_Running, Chunk | SpecchatError]] = []
         for each, result in zip(group, results, strict=True):
             each.wanted = None

@@ -201,9 +201,9 @@ class Answer:
 
         wanted = passes.wanted(tree)  # which may take a copy of the memory
         preparing = perf_counter() - began - drafting
-        rows, verifying, num_sharing = (yield wanted) or wanted.make()
+        rows, verifying, num_sharing, apart = (yield wanted) or wanted.make()
+        self._statistics.count_pass(verifying, num_sharing, apart)
         verifying += preparing
-        self._statistics.passes += 1 / num_sharing
         evaluated = perf_counter()
 
         path, own, chances = self._verify(tree, rows)

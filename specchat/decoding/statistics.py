@@ -54,7 +54,8 @@ class Statistics:
     answer whether it is what its structure asked for, None if it had none; `invalid_reason` says
     why a complete one is not. `acceptance_histogram[i]` is the number of steps that accepted i
     drafted tokens. The steps took `passes` of the target: of one that answers share, each has its
-    part. `draft_s` is the time of drafting, draws included, `verify_s` that of the
+    part. Those that were shared took `joint_s`, and would have taken `apart_s` alone, by what
+    passes cost here. `draft_s` is the time of drafting, draws included, `verify_s` that of the
     target's passes; `overhead_s` is everything else between the prompt and the last token. The gain
     over plain decoding is derived from `step_times`.
 
@@ -76,6 +77,8 @@ class Statistics:
     reasoning_s: float = 0.0
     steps: int = 0
     passes: float = 0.0
+    joint_s: float = 0.0
+    apart_s: float = 0.0
     drafted: int = 0
     accepted: int = 0
     nodes: int = 0
@@ -122,6 +125,13 @@ class Statistics:
         if self.steps == 1:
             self.first_step_s, self.first_step_tokens = seconds, self.generated_tokens
         return seconds
+
+    def count_pass(self, seconds: float, num_sharing: int, apart: float) -> None:
+        """Count a pass that answers share, and what it would take for this one alone if known."""
+        self.passes += 1 / num_sharing
+        if apart and num_sharing > 1:
+            self.joint_s += seconds / num_sharing
+            self.apart_s += apart
 
     def count_forced(self, count: int) -> None:
         """Count tokens that a grammar forced."""
@@ -219,6 +229,11 @@ class Statistics:
         return Gain("measuring") if self.drafted and gain.kind == "plain" else gain
 
     @property
+    def rows(self) -> int:
+        """The tokens that the passes of its steps read: drafts, and what precedes them."""
+        return self.steps + self.nodes + self.forced
+
+    @property
     def drafted_per_step(self) -> float:
         """Drafted tokens / steps: the average draft length."""
         return self.drafted / self.steps if self.steps else 0.0
@@ -296,6 +311,8 @@ _SUMS = (
     "reasoning_s",
     "steps",
     "passes",
+    "joint_s",
+    "apart_s",
     "drafted",
     "accepted",
     "nodes",

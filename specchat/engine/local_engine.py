@@ -87,7 +87,9 @@ class LocalEngine(Engine):
             self.pacing = PairPacing(pair)
             self._note_costs()
             self._joint = JointPasses(
-                [place.context for place in self._places], self.pacing.seconds
+                [place.context for place in self._places],
+                self.pacing.seconds,
+                self.pacing.seconds_apart,
             )
             self._starts = AnswerStarts(
                 pair, self.prompts, self.parked, self.pacing, self._abort, self._follow_others

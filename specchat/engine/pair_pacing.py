@@ -134,6 +134,11 @@ class PairPacing:
         """Return what a pass takes, relative to others."""
         return self.knowledge.target.seconds(num_tokens, 0)
 
+    def seconds_apart(self, num_tokens: int, depth: int) -> float:
+        """Return the seconds of a pass of one answer, 0 if they were not measured."""
+        costs = self.knowledge.target
+        return costs.seconds(num_tokens, depth) if costs.is_known else 0.0
+
     def pass_costs(self, depth: int) -> dict[int, float]:
         """Return the seconds of a target pass at a depth, by its number of tokens."""
         verifying = self.knowledge.verifying

@@ -22,12 +22,18 @@ from specchat.llama.text_memory import TextMemory
 class JointPasses:
     """The shared passes of a context's texts."""
 
-    def __init__(self, texts: Sequence[TextMemory], seconds: Callable[[int], float]) -> None:
+    def __init__(
+        self,
+        texts: Sequence[TextMemory],
+        seconds: Callable[[int], float],
+        apart: Callable[[int, int], float] = lambda *_: 0.0,
+    ) -> None:
         """Prepare for texts of one context, each a sequence of its own.
 
-        `seconds` returns what a pass takes by its number of tokens, in whatever unit.
+        `seconds` returns what a pass takes by its number of tokens, in whatever unit, and `apart`
+        the seconds of one by its number of tokens and the depth of its text, 0 if not known.
         """
-        self._texts, self._seconds = texts, seconds
+        self._texts, self._seconds, self._apart = texts, seconds, apart
         self._native = texts[0].native
         self.most_rows = self._native.chunk
         self._batch = SequencesBatch(self._native.chunk, 1)
@@ -124,6 +130,10 @@ class JointPasses:
             for length, each in zip(lengths, passes, strict=True)
         ]
         return self._pads and longest <= most and max(removed) <= self._most_steps
+
+    def seconds_apart(self, wanted: TargetPass) -> float:
+        """Return what a pass would take by itself, 0 if that is not known."""
+        return self._apart(wanted.num_tokens, wanted.target.length)
 
     def settle(self) -> None:
         """Remove the padding, once the drafts of the last pass are rolled back."""

@@ -73,7 +73,8 @@ class Totals:
     """What the requests that are over add up to.
 
     `finishes` counts them by API and by how they ended. The `steps` took `passes`, which answers
-    share that are decoded together. `num_drafts` are the steps that drafted anything;
+    share that are decoded together; they read `rows` of tokens. Shared ones took `joint_s`, and
+    would have taken `apart_s` one by one. `num_drafts` are the steps that drafted anything;
     `accepted_by_position` and `by_origin` split the accepted tokens. `plain_s` and
     `own_s` are what plain decoding would have taken, and what decoding took, of those answers whose
     gain is sound, and `error_s` is the standard error of the former.
@@ -85,6 +86,9 @@ class Totals:
     generated_tokens: int = 0
     steps: int = 0
     passes: float = 0.0
+    rows: int = 0
+    joint_s: float = 0.0
+    apart_s: float = 0.0
     num_drafts: int = 0
     drafted: int = 0
     accepted: int = 0
@@ -114,6 +118,16 @@ class Totals:
         return self.steps / self.passes if self.passes else 0.0
 
     @property
+    def rows_per_pass(self) -> float:
+        """How many tokens a pass reads on average; 0.0 if there was none."""
+        return self.rows / self.passes if self.passes else 0.0
+
+    @property
+    def joint_gain(self) -> float:
+        """How much faster shared passes were than one by one; 0.0 if that is not known."""
+        return self.apart_s / self.joint_s if self.joint_s else 0.0
+
+    @property
     def speedup(self) -> float:
         """The speedup over plain decoding; 0.0 if no answer has a sound one."""
         return self.plain_s / self.own_s if self.own_s else 0.0
@@ -137,6 +151,9 @@ class Totals:
         self.generated_tokens += statistics.generated_tokens
         self.steps += statistics.steps
         self.passes += statistics.passes
+        self.rows += statistics.rows
+        self.joint_s += statistics.joint_s
+        self.apart_s += statistics.apart_s
         self.num_drafts += next(iter(statistics.drafted_by_position), 0)
         self.drafted += statistics.drafted
         self.accepted += statistics.accepted

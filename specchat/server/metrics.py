@@ -87,6 +87,9 @@ def _counters(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
             "Passes of the target in these steps: answers may share one.",
             "passes",
         ),
+        ("specchat:rows", "Tokens that these passes read: drafts, and what precedes.", "rows"),
+        ("specchat:joint_seconds", "Seconds of passes that answers shared.", "joint_s"),
+        ("specchat:apart_seconds", "Seconds they would take for one answer each.", "apart_s"),
         ("specchat:plain_seconds", "Seconds plain decoding would take.", "plain_s"),
         ("specchat:own_seconds", "Seconds decoding took, of the same answers.", "own_s"),
     ):

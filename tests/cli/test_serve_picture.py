@@ -57,7 +57,7 @@ def test_a_row_has_the_figures_of_a_request() -> None:
         "t/s",
         "accepted",
         "per",
-        "pass",
+        "step",
         "speedup",
     ]
 
@@ -115,7 +115,7 @@ def test_totals_say_what_was_saved() -> None:
     """The shorter forms leave out what matters less."""
     line = totals_line(total_of(WRITING, WRITING))
     assert line.text == (
-        f"2 requests   174 tokens   71 % accepted   2.9 per pass   {SPEEDUP}"
+        f"2 requests   174 tokens   71 % accepted   2.9 per step   {SPEEDUP}"
         "   saved 8 s of 16 s against plain decoding"
     )
     shorter = f"2 requests   71 % accepted   {SPEEDUP}   saved 8 s of 16 s"
@@ -125,12 +125,23 @@ def test_totals_say_what_was_saved() -> None:
 
 def test_totals_say_how_many_answers_share_a_pass() -> None:
     """Where any did."""
-    numbers = {4: "2.5 answers a pass", 10: ""}
+    numbers = {4: "2.5 answers, 8.5 rows a pass", 10: ""}
     for passes, said in numbers.items():
-        statistics = replace(WRITING.statistics, steps=10, passes=float(passes))
+        statistics = replace(WRITING.statistics, steps=10, passes=float(passes), nodes=24)
         text = totals_line(total_of(replace(WRITING, statistics=statistics))).text
         assert said in text
-        assert ("answers a pass" in text) == bool(said)
+        assert ("answers" in text) == bool(said)
+        assert "as fast" not in text
+    statistics = replace(statistics, passes=4.0, joint_s=2.0, apart_s=3.0)
+    text = totals_line(total_of(replace(WRITING, statistics=statistics))).text
+    assert "2.5 answers, 8.5 rows a pass, 1.50x as fast   " in text
+
+
+def test_totals_say_how_many_are_in_progress() -> None:
+    """Those that run and those that wait."""
+    waiting = replace(WRITING, state="waiting")
+    assert totals_line(Totals(), [WRITING, waiting, waiting]).text == "1 running, 2 waiting"
+    assert totals_line(total_of(WRITING), [WRITING]).text.startswith("1 request   1 running   87 ")
 
 
 def test_totals_within_their_error_are_the_same_speed() -> None:
@@ -147,7 +158,7 @@ def test_a_log_has_no_text_of_anyone() -> None:
     """An error may quote a request, so its words stay out of a log."""
     line = log_line(done(finish="failed", error=SECRET))
     assert line == (
-        "15 codex responses: 9,804 > 87 tokens, 119 tokens/s, 71 % accepted, 2.9 per pass,"
+        "15 codex responses: 9,804 > 87 tokens, 119 tokens/s, 71 % accepted, 2.9 per step,"
         f" {SPEEDUP}, failed"
     )
 

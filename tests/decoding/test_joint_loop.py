@@ -58,6 +58,10 @@ class Passes:
                 each.target.rollback(length)
             raise
 
+    def seconds_apart(self, wanted: TargetPass) -> float:
+        """Count a second for each token."""
+        return float(wanted.num_tokens)
+
     def settle(self) -> None:
         """Count."""
         self.num_settled += 1
@@ -352,6 +356,9 @@ def test_statistics_are_each_answers_own() -> None:
     counted = [pair.statistics for pair in pairs]
     num_alone = sum(each.steps for each in counted) - sum(map(len, made.made))
     assert sum(each.passes for each in counted) == pytest.approx(len(made.made) + num_alone)
+    shared_rows = sum(map(sum, made.made))  # a second each, alone
+    assert sum(each.apart_s for each in counted) == pytest.approx(shared_rows)
+    assert sum(each.rows for each in counted) >= shared_rows + num_alone
     for number, pair in enumerate(pairs):
         own = pair_of(number)
         list(answer_of(own, request(number, WHOLE)).steps())

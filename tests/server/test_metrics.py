@@ -222,7 +222,8 @@ def test_figures_are_there_from_the_start(first_figures: Figures) -> None:
     """A loaded pair's counters are 0 before the first request, so that rates can be taken."""
     labels = frozenset({("model_name", "demo"), ("engine", "0")})
     for name in ("vllm:generation_tokens", "vllm:spec_decode_num_drafts", "specchat:steps",
-                 "specchat:passes", "specchat:engine_restarts"):  # fmt: skip
+                 "specchat:passes", "specchat:rows", "specchat:joint_seconds",
+                 "specchat:apart_seconds", "specchat:engine_restarts"):  # fmt: skip
         assert first_figures.samples[f"{name}_total", labels] == 0
 
 

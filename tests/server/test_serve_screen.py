@@ -89,7 +89,7 @@ def test_the_screen_shows_requests_and_totals_in_place(
     rows = [line for line in lines if re.match(r"  +\d+  python-h", line)]
     assert len(rows) == 2
     assert all("> 30 " in row for row in rows)
-    assert sum("accepted  per pass" in line for line in lines) == 1
+    assert sum("accepted  per step" in line for line in lines) == 1
     assert lines[-2].startswith(f"{count} requests ")
 
 
@@ -137,7 +137,7 @@ def test_another_size_is_drawn_anew(demo_server: Running, terminal: TerminalPict
     """All lines fit the terminal from then on."""
     with drawn(terminal, demo_server):
         demo_server.chat(max_tokens=2)
-        terminal.wait_for("per pass")
+        terminal.wait_for("per step")
         resize(terminal, 60, 20)
         terminal.wait_until(lambda _: CLEAR in terminal.raw and "q end" in after(terminal, CLEAR))
         demo_server.chat(max_tokens=2)
