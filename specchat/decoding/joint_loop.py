@@ -79,7 +79,8 @@ class _Joint:
         while self._running:
             reading = [each for each in self._running if each.wanted is None]
             if reading:
-                least = min(reading, key=lambda each: each.answer.prompt_s)
+                ready = [each for each in reading if not each.answer.awaits()] or reading
+                least = min(ready, key=lambda each: each.answer.prompt_s)
                 yield least.number, None
                 yield from self._advance(least)
             for group in self._groups():

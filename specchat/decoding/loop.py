@@ -4,7 +4,7 @@ An answer by itself makes its passes (`decode`). Several at once ask for them, a
 passes that they share (specchat.decoding.joint_loop).
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from time import perf_counter
 from typing import TypeAlias
 
@@ -90,6 +90,12 @@ class Answer:
         self._sampler = Sampler(request.sampling)
         self._likely = LikelyTokens(request.num_alternatives, transcript.walk, transcript.piece)
         self._repeats = Repeats(token for step in request.begun for token in step.tokens)
+        self.is_reading = True
+        """Whether its prompt is not read yet."""
+        self.awaits: Callable[[], bool] = lambda: False
+        """Whether another answer is about to read the beginning of its prompt, too."""
+        self.before_reading: Callable[[], object] = lambda: None
+        """Called before the prompt is read: the memory may get its beginning from elsewhere."""
 
     @property
     def longest_pass(self) -> int | None:
@@ -111,6 +117,7 @@ class Answer:
                 opening = self._with_forced(Chunk(""))  # the prompt's passes read it
                 try:
                     yield from self._read_prompt()
+                    self.is_reading = False
                 except Exception:  # it is counted, so it must come all the same
                     if opening.tokens:
                         yield self._noted(opening)
@@ -122,6 +129,8 @@ class Answer:
         except Cancelled:
             if transcript.finish is None:
                 yield self._noted(transcript.end("cancelled"))
+        finally:
+            self.is_reading = False
 
     def _noted(self, chunk: Chunk) -> Chunk:
         """Note whether the answer is valid once it ends: nobody may ask for more after that."""
@@ -135,6 +144,8 @@ class Answer:
         statistics.prompt_tokens = len(self._transcript.tokens) - statistics.forced
         reading = self._passes_over_prompt()
         is_read, started, before = False, perf_counter(), statistics.prompt_s
+        while self.awaits() and not self._request.is_cancelled():
+            yield
         while not is_read:
             began = perf_counter()  # others write meanwhile
             try:
@@ -152,6 +163,7 @@ class Answer:
 
     def _passes_over_prompt(self) -> Generator[None]:
         """Read the prompt with the target and then with the draft, a pause after each pass."""
+        self.before_reading()
         num_forced = self._num_forced_last() if self._request.longest_pass else 0
         yield from self._passes.read_prompt(num_forced, self._on_progress, self._is_brief)
         self._statistics.cached_tokens = self._passes.num_cached

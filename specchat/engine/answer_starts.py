@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
@@ -119,6 +120,7 @@ class AnswerStarts:
             read_before=read_before,
             draft_label=label,
             on_prompt=on_prompt,
+            share=partial(self._parked.share, place, prompt.text, repeats=decoded.repeats),
             draft_prompt_before=place.draft.prompt_seconds if place.draft else 0.0,
             images_before=place.context.image_seconds,
         )
@@ -138,7 +140,7 @@ class AnswerStarts:
         read = prompt.text[:-1]
         self.read_texts.add(context.tokens)
         num_known, num_moved = self.read_texts.compare(read)
-        self._parked.switch(place, prompt.text)
+        self._parked.switch(place, prompt.text, repeats=decoded.repeats)
         num_known = max(num_known, context.count_known(read))
         statistics.prompt_s = perf_counter() - began
         num_kept = context.reachable(read)

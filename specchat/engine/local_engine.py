@@ -30,6 +30,7 @@ from specchat.images.image import Image
 from specchat.llama.joint_passes import JointPasses
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
+from specchat.llama.text_memory import TextMemory
 from specchat.llama.thread_waits import ThreadWaits
 from specchat.passes.exact_passes import DEPTHS, LONGEST_COMPARED
 from specchat.planning.host_resources import available_bytes
@@ -251,6 +252,7 @@ class LocalEngine(Engine):
         for number, failure in errors.items():
             yield number, Update(error=failure)
         numbers, running = list(decodings), [answers[number] for number in decodings]
+        _await_beginnings(running, list(decodings.values()))
         with self._busy(running):
             given = [deque[Chunk]() for _ in running]
             updates = [
@@ -363,6 +365,20 @@ class LocalEngine(Engine):
             },
             no_rollback_reason=self.facts.speculation_off_reason,
         )
+
+
+def _await_beginnings(answers: Sequence[RunningAnswer], decodings: Sequence[Answer]) -> None:
+    """Let each answer wait while one before it reads the beginning of its prompt, too."""
+    for place, answer in enumerate(answers):
+        shared = [(answer.would_share(each), number) for number, each in enumerate(answers[:place])]
+        num_shared, number = max(shared, default=(0, 0))
+        if num_shared:
+            reads = answers[number].place.context, decodings[number], num_shared
+            decodings[place].awaits = partial(_is_about_to_read, *reads)
+
+
+def _is_about_to_read(context: TextMemory, answer: Answer, num_tokens: int) -> bool:
+    return answer.is_reading and context.num_evaluated < num_tokens
 
 
 def _with_format(facts: EngineFacts, model: Model) -> EngineFacts:

@@ -24,6 +24,9 @@ from specchat.planning.text_copies import LEAST_STATES, room_for_states
 
 LEAST_LOST = 256
 """A text is set aside if this many of its tokens would be lost."""
+LEAST_SHARED = 64
+"""A text begins with a copy of another one's beginning if that saves reading this many tokens:
+copying takes the time of fewer, whatever the size of the cache."""
 SPARE_SHARE = 0.5
 """One copy takes at most this share of what is free."""
 
@@ -95,9 +98,10 @@ class ParkedMemories:
     def __len__(self) -> int:
         return len(self._parked)
 
-    def switch(self, place: TextPlace, tokens: Sequence[int]) -> None:
+    def switch(self, place: TextPlace, tokens: Sequence[int], *, repeats: bool = False) -> None:
         """Prepare a place for a text: with a copy, and its drafters, where that saves more.
 
+        What another place has of it is left to `share`; less of it is used if the text `repeats`.
         If the answer there is unfinished it may continue later, and then none of it may be read
         again, as other passes may round differently.
         """
@@ -111,7 +115,8 @@ class ParkedMemories:
         best = max(self._parked, key=lambda parked: self._saves(parked, tokens), default=None)
         num_lost = context.num_evaluated - num_kept
         least_lost = 1 if place.is_unfinished else LEAST_LOST
-        if best is None or self._saves(best, tokens) <= num_kept:
+        num_saved = max(num_kept, self._best_beside(place, tokens, repeats=repeats)[0])
+        if best is None or self._saves(best, tokens) <= num_saved:
             if num_lost >= least_lost:
                 self._park(place, {}, least_lost)
                 self._make_room(place, num_kept)
@@ -124,6 +129,33 @@ class ParkedMemories:
         self._make_room(place, context.num_evaluated)
         is_at_home = is_restored and best.place == place.number
         place.use(best.drafters if is_at_home else {})
+
+    def share(self, place: TextPlace, tokens: Sequence[int], *, repeats: bool) -> None:
+        """Fill a place with the text of another one, if that has much more of a text's beginning.
+
+        Copies within a context take little time, and the other text stays as it is. If the text
+        `repeats`, its memory must have the bits that it has alone.
+        """
+        num_shared, other = self._best_beside(place, tokens[:-1], repeats=repeats)
+        num_kept = place.context.reachable(tokens[:-1])
+        if other is None or num_shared < num_kept + LEAST_SHARED:
+            return
+        try:
+            of_draft = other.draft.image() if other.draft else None
+        except MemoryError:
+            return
+        place.context.copy_from(other.context)
+        if place.draft and of_draft:
+            with suppress(EngineFailed):  # it is empty then
+                place.draft.restore(of_draft)
+
+    def _best_beside(
+        self, place: TextPlace, tokens: Sequence[int], *, repeats: bool
+    ) -> tuple[int, TextPlace | None]:
+        """Return how much of a text's beginning another place has, and which has most."""
+        others = [each for each in self._places if each is not place]
+        shared = [(each.context.shared_by(tokens, repeats=repeats), each) for each in others]
+        return max(shared, key=lambda pair: pair[0], default=(0, None))
 
     def reachable(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of a text `switch` would save reading."""

@@ -1,6 +1,6 @@
 """An answer in progress: what decodes it, and the updates that its steps become."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from specchat import drafter_registry
@@ -10,8 +10,10 @@ from specchat.decoding.ports import Drafter, PromptProgress
 from specchat.decoding.request import Request
 from specchat.decoding.statistics import Statistics
 from specchat.engine.pair_pacing import PairPacing
+from specchat.engine.parked_memories import LEAST_SHARED
 from specchat.engine.read_texts import ReadBefore
 from specchat.engine.text_place import TextPlace
+from specchat.llama.text_memory import count_common
 from specchat.pacing.pacer import LearningPacer
 from specchat.prompts.prompt import Prompt
 from specchat.requests.answer_update import Update
@@ -39,6 +41,8 @@ class RunningAnswer:
     read_before: ReadBefore
     draft_label: str
     on_prompt: PromptProgress
+    share: Callable[[], object]
+    """Takes the beginning of the prompt from another place, if that saves reading it."""
     draft_prompt_before: float
     """The seconds that the draft had spent on prompts before this one."""
     images_before: float
@@ -46,7 +50,7 @@ class RunningAnswer:
 
     def decoding(self) -> Answer:
         """Return what decodes it. Raises ContextFull."""
-        return Answer(
+        answer = Answer(
             self.place.context,
             self.drafter,
             self.request,
@@ -54,6 +58,20 @@ class RunningAnswer:
             self.on_prompt,
             self.pacer,
         )
+        answer.before_reading = self.share
+        return answer
+
+    def would_share(self, other: "RunningAnswer") -> int:
+        """Return how much of the prompt another answer reads, if that is worth waiting for."""
+        own = self.prompt.text[:-1]
+        num_common = count_common(own, other.prompt.text[:-1])
+        if self.request.repeats:  # that comes from whole passes only
+            whole = (
+                self.place.context.native.chunk if other.request.longest_pass else num_common + 1
+            )
+            num_common -= num_common % whole
+        num_here = self.place.context.reachable(own)
+        return num_common if num_common - num_here >= LEAST_SHARED else 0
 
     def updates(self, chunks: Iterator[Chunk], pacing: PairPacing) -> Generator[Update]:
         """Yield an update for each chunk that decoding gives."""

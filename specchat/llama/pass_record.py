@@ -64,6 +64,15 @@ class PassRecord:
             length = end
         return length
 
+    def num_in_passes_of(self, size: int) -> int:
+        """Return how many of the first tokens were read in passes of this size."""
+        length = 0
+        for end in self._ends:
+            if end != length + size:
+                break
+            length = end
+        return length
+
     def _ends_of_pass(self, start: int, count: int) -> range:
         step = 1 if count <= self.longest_exact else count
         return range(start + step, start + count + 1, step)

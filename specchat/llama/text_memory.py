@@ -334,7 +334,7 @@ class TextMemory:
             self.tokens[: self.num_evaluated],
             read_state(self.handle, self.sequence),
             kind.lend(),
-            ends=self._record.ends,
+            ends=self.pass_ends,
             gaps=kind.positions.gaps,
         )
 
@@ -355,6 +355,31 @@ class TextMemory:
         self.rollback_kind.positions.begin_with(image.gaps)
         if self.rollback_kind.restores_bits:
             self._record.begin_with(image.ends)
+
+    def copy_from(self, other: "TextMemory") -> None:
+        """Hold what another text of the same context does; llama.cpp copies its whole cache."""
+        self.native.require_open()
+        kind, others = self.rollback_kind, other.rollback_kind
+        self._num_last = 0
+        kind.begin_with(others.lend())
+        kind.copy_from(others)
+        self.tokens, self.num_evaluated = other.tokens[: other.num_evaluated], other.num_evaluated
+        self._record.begin_with(other.pass_ends if kind.restores_bits else ())
+
+    def shared_by(self, tokens: Sequence[int], *, repeats: bool = False) -> int:
+        """Return how many leading tokens of a text a copy of this one would save evaluating.
+
+        If the text `repeats`, they must have been read in the passes that read a prompt alone.
+        """
+        length = min(self.count_known(tokens), self.num_evaluated)
+        if repeats:
+            length = min(length, self._record.num_in_passes_of(self._chunk))
+        return self.rollback_kind.reachable(length, self.num_evaluated, 0)
+
+    @property
+    def pass_ends(self) -> tuple[int, ...]:
+        """The lengths after the passes that filled the memory, as far as known."""
+        return self._record.ends
 
     def reachable(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of a text need not be evaluated again."""

@@ -202,8 +202,9 @@ def test_prompts_are_read_in_whole_passes_while_nothing_is_written() -> None:
     pairs = [pair_of(2), pair_of(5)]
     asked = [request(number, GREEDY, tokens=[*range(10)] * 3) for number in (2, 5)]
     list(decode_together(list(map(answer_of, pairs, asked)), Passes()))
-    for pair in pairs:
-        assert not any(brief_passes(pair))
+    first, last = sorted(map(brief_passes, pairs))
+    assert not any(first)
+    assert not last[0]  # until the other one writes
 
 
 def test_the_draft_reads_a_prompt_between_the_passes_of_the_others_too() -> None:
@@ -212,7 +213,7 @@ def test_the_draft_reads_a_prompt_between_the_passes_of_the_others_too() -> None
     draft = PausingToy(random_logits(VOCABULARY, 100))
     pairs[1].drafter = DraftModelDrafter(draft, TokenMap(VOCABULARY))
     asked = [
-        request(2, GREEDY, draft_length=0, max_tokens=60),
+        request(2, GREEDY, draft_length=0, max_tokens=60, tokens=[1, 2]),
         request(1, GREEDY, draft_length=2, tokens=[*range(10)] * 3),
     ]
     numbers = [
@@ -242,6 +243,40 @@ def test_prompts_take_turns_by_the_time_that_they_take(monkeypatch: pytest.Monke
     asked = [request(number, GREEDY, tokens=[*range(10)] * 6) for number in (2, 5)]
     list(decode_together(list(map(answer_of, pairs, asked)), Passes()))
     assert order[:12].count(0) in (9, 10)
+
+
+def test_an_answer_waits_while_another_reads_the_beginning_of_its_prompt() -> None:
+    """It reads nothing until then; others go on meanwhile."""
+    pairs = [pair_of(2), pair_of(5), pair_of(8)]
+    asked = [request(number, GREEDY, tokens=[*range(10)] * 3) for number in (2, 5, 8)]
+    answers = list(map(answer_of, pairs, asked))
+    answers[1].awaits = lambda: answers[0].is_reading and pairs[0].target.length < 20
+    begun: list[int] = []
+    answers[1].before_reading = lambda: begun.append(pairs[0].target.length)
+    found: dict[int, list[Any]] = {0: [], 1: [], 2: []}
+    for number, outcome in decode_together(answers, Passes()):
+        found[number] += [outcome] if outcome is not None else []
+    assert 20 <= begun[0] <= 23
+    for number, each in zip((2, 5, 8), found.values(), strict=True):
+        assert said(chunks_of(each)) == said(alone(number, GREEDY, tokens=[*range(10)] * 3))
+
+
+def test_nothing_is_awaited_of_an_answer_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one reads its prompt itself."""
+    pairs = [pair_of(2), pair_of(5)]
+    asked = [request(number, GREEDY, tokens=[*range(10)] * 3) for number in (2, 5)]
+    answers = list(map(answer_of, pairs, asked))
+    answers[1].awaits = lambda: answers[0].is_reading
+
+    def broken(*_: Any) -> Any:
+        raise EngineFailed("this text cannot be read")
+
+    monkeypatch.setattr(pairs[0].target, "prefill", broken)
+    found: dict[int, list[Any]] = {0: [], 1: []}
+    for number, outcome in decode_together(answers, Passes()):
+        found[number] += [outcome] if outcome is not None else []
+    assert [str(each) for each in found[0]] == ["this text cannot be read"]
+    assert said(chunks_of(found[1])) == said(alone(5, GREEDY, tokens=[*range(10)] * 3))
 
 
 @pytest.mark.parametrize("options", [{"longest_pass": 4}, {}])

@@ -288,3 +288,38 @@ def test_a_pause_loses_no_token_that_a_hybrid_has_written(
         tokens = [t for update in updates for step in update.chunks for t in step.tokens]
         assert tokens == wanted
         assert updates[-1].statistics.cached_tokens >= len(PROMPTS[0]) + len(begun) - 2
+
+
+COMMON = [3 + (11 * place) % 240 for place in range(200)]
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "qwen35", "lfm2", "granitehybrid"])
+@pytest.mark.parametrize("seed", [None, 5])
+def test_a_beginning_that_answers_have_in_common_is_read_once(
+    shallow: WriteModel, architecture: str, seed: int | None
+) -> None:
+    """By those that arrive together and later, as far as the memory can step back to it.
+
+    With a seed it must have been read in the passes of a prompt alone: whole ones.
+    """
+    options: dict[str, Any] = {"seed": seed, "temperature": 0.0 if seed is None else 0.9}
+    prompts = [[*COMMON, *PROMPTS[number][:40]] for number in range(4)]
+    asked = [replace(request(number, **options), prompt=prompts[number]) for number in range(4)]
+    with LocalEngine(loading(shallow, architecture, batch=64)) as engine:
+        wanted = []
+        for each in asked:
+            engine.forget()
+            wanted.append(alone(engine, each))
+        engine.forget()
+        tokens: list[list[int]] = [[] for _ in asked]
+        cached: dict[int, int] = {}
+        for numbers in ((0, 1, 2), (3,)):
+            for place, update in engine.begin_together([asked[number] for number in numbers]):
+                number = numbers[place]
+                tokens[number] += [token for step in update.chunks for token in step.tokens]
+                cached[number] = update.statistics.cached_tokens
+        assert tokens == wanted
+        if engine.context.rollback_kind.removes_any_tail:
+            least = 200 if seed is None else 192
+            assert cached[0] == 0
+            assert min(cached[number] for number in (1, 2, 3)) >= least

@@ -178,6 +178,68 @@ def test_a_copy_of_one_text_can_be_restored_in_the_place_of_another(
 
 
 @table("architecture", ARCHITECTURES)
+def test_a_text_begins_with_a_copy_of_the_beginning_of_another_one(
+    tiny: WriteModel, architecture: str
+) -> None:
+    """As far as the memory can step back; the other text, and a third one, stay as they are."""
+    random = np.random.default_rng(3)
+    common, *rest = (random.integers(3, 250, count).tolist() for count in (60, 40, 20))
+    one, other = ([*common, *each] for each in rest)
+    with memories(tiny, architecture, 3) as texts:
+        joint, known = JointPasses(texts, float), texts_of(3)
+        texts[0].prefill(common)  # a state is kept there
+        texts[0].prefill(one)
+        texts[1].prefill(known[1])
+        texts[2].prefill(known[2])
+        assert texts[0].shared_by(other) == 60
+        texts[1].copy_from(texts[0])
+        assert texts[1].tokens == one
+        assert texts[1].prefill(other) == 60
+        given = [(texts[0], one), (texts[1], other), (texts[2], known[2])]
+        rows = joint.run([TargetPass(text, [99], 1) for text, _ in given])
+        for row, (_, tokens) in zip(rows, given, strict=True):
+            wanted = rows_alone(tiny, architecture, tokens, [99])
+            assert np.array(row) == pytest.approx(wanted, abs=TOLERANCE)
+        for text, tokens in given:
+            text.rollback(len(tokens))
+            joint.settle()
+            wanted = rows_alone(tiny, architecture, tokens, [98])
+            assert np.array(text.evaluate([98], 1)) == pytest.approx(wanted, abs=TOLERANCE)
+
+
+@table("architecture", EXACT)
+def test_a_copied_beginning_has_the_bits_of_one_that_was_read(
+    tiny: WriteModel, architecture: str
+) -> None:
+    """In the same passes: each row after it is bit for bit that of the text alone."""
+    common, tokens = texts_of(4)[3], list(range(50, 58))
+    with memories(tiny, architecture, 3) as texts, tinyblas.left_out(LONGEST_COMPARED):
+        texts[2].prefill(common)
+        for token in tokens[::-1]:
+            texts[2].evaluate([token], 1)
+        texts[0].copy_from(texts[2])
+        texts[0].rollback(len(common))
+        wanted = rows_alone(tiny, architecture, common, tokens)
+        for token, row in zip(tokens, wanted, strict=True):
+            assert np.array_equal(texts[0].evaluate([token], 1)[0], row)
+
+
+def test_what_repeats_is_shared_in_whole_passes(tiny: WriteModel) -> None:
+    """Other passes give other bits."""
+    text = list(range(3, 250)) * 2
+    with memories(tiny, "llama", 2) as texts:
+        first = texts[0]
+        chunk = first.native.chunk = first._chunk = 64
+        first.prefill(text[:150])
+        assert first.shared_by(text) == 150
+        assert first.shared_by(text, repeats=True) == 2 * chunk
+        first.prefill([])
+        first.prefill(text[:100])
+        first.prefill(text[:150])
+        assert first.shared_by(text, repeats=True) == chunk
+
+
+@table("architecture", ARCHITECTURES)
 def test_the_places_of_texts_are_of_no_matter(tiny: WriteModel, architecture: str) -> None:
     """In whatever order they came, all can step back within their last pass.
 
