@@ -311,14 +311,20 @@ def test_a_head_costs_what_the_settings_context_takes(
     assert 0 < costs[0]["num_bytes"] < costs[1]["num_bytes"]
 
 
-def test_a_missing_head_is_shown_with_the_command_that_gets_it(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Until a head is here, which has a cost instead; a base model lacks none."""
+def know_a_head(home: Path) -> dict[str, Any]:
+    """Put the head of a model called Tall-8B into the catalogue, and return its file."""
     file = {"repository": "other/Tall-8B-MTP-GGUF", "file": "mtp-Tall-8B.gguf", "bytes": 5000}
     lines = (f"{key} = {json.dumps(value)}\n" for key, value in file.items())
     known = f'[head.tall]\nmodel = "Tall-8B"\nkind = "mtp"\n[head.tall.file]\n{"".join(lines)}'
     put(home / ".config/specchat/models.toml", known.encode())
+    return file
+
+
+def test_a_missing_head_is_shown_with_the_command_that_gets_it(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until a head is here, which has a cost instead; a base model lacks none."""
+    file = know_a_head(home)
     target = write_with_head(home / "Tall-8B-Q8_0.gguf", part="trunk")
     base = write_with_head(home / "Tall-8B-Base-Q8_0.gguf", part="trunk")
 
@@ -333,6 +339,18 @@ def test_a_missing_head_is_shown_with_the_command_that_gets_it(
     write_with_head(home / "mtp-Tall-8B.gguf", part="head")
     about = shown(capsys, target)
     assert (about["missing_head"], about["head_cost"]["device"]) == (None, "")
+
+
+def test_a_head_without_a_name_is_that_of_the_targets_that_it_fits(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To all others in its folder the published one is offered."""
+    know_a_head(home)
+    target = write_with_head(home / "Tall-8B-Q8_0.gguf", part="trunk")
+    write_with_head(home / "mtp.gguf", part="head", width=128)
+    assert shown(capsys, target)["missing_head"] is not None
+    write_with_head(home / "mtp-head.gguf", part="head")
+    assert shown(capsys, target)["missing_head"] is None
 
 
 def test_what_the_template_does_is_shown(
