@@ -255,4 +255,4 @@ def exact_drafts(longest: int, cost: float | None) -> str:
 
 def waited(seconds: float) -> str:
     """Return for how long a stage of work lasts, to stand behind it; empty within a second."""
-    return f" · {int(seconds)} s" if seconds >= 1 else ""
+    return f" · {int(seconds)} s so far" if seconds >= 1 else ""

@@ -443,7 +443,7 @@ class ScreenOptions(Options):
     TABLE: ClassVar = "screen"
 
     theme: str = declare("specchat-dark", "Colour theme.", metavar="NAME")
-    statistics: bool = declare(True, "Show the stats panel.")
+    statistics: bool = declare(True, "Show the stats panel beside the chat, from 140 columns.")
     conversations: bool = declare(False, "Show the list of conversations.")
     colour_tokens: bool = declare(False, "Colour tokens by what drafted them.")
     ghost: bool = declare(True, "Show drafts ahead of the answer's text.")

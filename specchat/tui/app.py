@@ -174,6 +174,7 @@ class ChatApp(App[None]):
         """Show the chat, then load the pair."""
         self.set_keymap(dict(self.setup.keys))
         self.theme_changed_signal.subscribe(self, lambda _: self.view.appearance.restyle())
+        self.screen_change_signal.subscribe(self, lambda _: self.notices.show_newest())
         self.view.start()
         store = self.conversations.store
         if notice := "\n".join(filter(None, (store.notice, self.setup.notice))):

@@ -1,15 +1,18 @@
 """The main screen: carries out what controllers and actions request, with the right widget."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 from textual.geometry import Size
 from textual.notifications import Notification
+from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
 from specchat.chat.conversation import Message
+from specchat.errors import StoreFailed
 from specchat.safe_text import harmless
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.appearance import Appearance
@@ -63,6 +66,8 @@ class MainView:
         """Whether the reader has scrolled away from the newest message."""
         self._followed: int | None = None
         """The answer whose figures are shown; None for the newest."""
+        self._has_older: bool | None = None
+        """Whether there are stored conversations; None until that is looked up."""
         self._status: dict[Subject, str] = {}
         self._setup = setup
 
@@ -136,9 +141,9 @@ class MainView:
             line.display = bool(attached.plain)
 
     def show_notice(self, notice: Notification | None) -> None:
-        """Show a notice on the main screen; None removes it."""
+        """Show a notice on the main screen; None removes it. A dialog over it has its own."""
         if line := self.app.query_one_optional(NoticeLine):
-            line.show(notice)
+            line.show(None if isinstance(self.app.screen, ModalScreen) else notice)
 
     def show_conversations(self) -> None:
         """Update the list of conversations, if it is open."""
@@ -166,6 +171,7 @@ class MainView:
 
     async def show_branch(self) -> None:
         """Show the current branch of the conversation."""
+        self._has_older = None
         self._show_start()
         answers = self.state.answers
         answers.show_in(None)
@@ -287,7 +293,15 @@ class MainView:
         self.transcript.display = not welcome.display
         self.arrangement.place()
         if welcome.display:
-            welcome.show(controller.pair.name, controller.facts, controller.state)
+            if self._has_older is None:
+                self._has_older = self._has_conversations()
+            chats = self._setup.key_of("conversations") if self._has_older else ""
+            welcome.show(controller.pair.name, controller.facts, controller.state, chats)
+
+    def _has_conversations(self) -> bool:
+        with suppress(StoreFailed):  # it may be in use
+            return bool(self.state.conversations.store.conversations(1))
+        return False
 
     def _answer_view(self, message: Message) -> MessageView:
         view = self.appearance.answer_view()

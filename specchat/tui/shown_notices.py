@@ -26,12 +26,12 @@ class Notices:
         if notice.severity == "error":
             self._error_until = monotonic() + LEAST_SECONDS
         self.latest.append(notice)
-        self._app.call_later(self._show_newest)
+        self._app.call_later(self.show_newest)
 
     def clear(self) -> None:
         """Remove all."""
         self.latest.clear()
-        self._show_newest()
+        self.show_newest()
 
     def drop(self) -> None:
         """Remove the notices about earlier actions, unless one is an error to read."""
@@ -44,9 +44,10 @@ class Notices:
             self._error_until = 0.0
             self._app.clear_notifications()
 
-    def _show_newest(self) -> None:
+    def show_newest(self) -> None:
+        """Draw the newest notice anew; none is left once all have expired."""
         self.latest = [notice for notice in self.latest if not notice.has_expired]
         newest = self.latest[-1] if self.latest else None
         self._show(newest)
         if newest is not None:
-            self._app.set_timer(max(0.0, newest.time_left) + 0.1, self._show_newest)
+            self._app.set_timer(max(0.0, newest.time_left) + 0.1, self.show_newest)

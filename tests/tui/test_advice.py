@@ -77,6 +77,18 @@ async def test_the_key_does_what_the_panel_advises(
         assert {name: asked[name] for name in changed} == changed
 
 
+@pytest.mark.parametrize(
+    ("drafter", "left_out"),
+    [("suffix+model", "a draft model"), ("head", "a prediction head")],
+)
+async def test_the_advice_names_what_it_leaves_out(drafter: str, left_out: str) -> None:
+    """A head is no draft model."""
+    app = chat(Script(["abcdefghijkl"]))
+    async with app.run_test(size=SIZE) as pilot:
+        await slow_answer(pilot, drafter)
+        assert app.state.adviser.words() == f"Ctrl+L: suffix lookup only, without {left_out}"
+
+
 @pytest.mark.slow
 async def test_steady_advice_is_shown_during_the_answer_and_stays() -> None:
     """It does not follow what changes for a moment; the key takes it at once, for the next one."""

@@ -285,7 +285,7 @@ async def test_a_long_paste_is_folded() -> None:
         composer = await paste(pilot, "short ")
         await paste(pilot, long)
         await paste(pilot, long.upper())
-        folded = "[pasted 10 000 characters]", "[pasted 10 000 characters, 2]"
+        folded = "[pasted 10,000 characters]", "[pasted 10,000 characters, 2]"
         assert composer.text == f"short {''.join(folded)}"
         await pilot.press("enter")
         await until(pilot, lambda: bool(script.asked) and app.answers.current is None)
@@ -299,7 +299,7 @@ async def test_a_long_paste_is_folded() -> None:
 
 def test_placeholders_inside_pasted_text_stay_as_they_are() -> None:
     """Each placeholder is replaced once, however the pasted texts look."""
-    first, second = "[pasted 10 000 characters]", "[pasted 10 000 characters, 2]"
+    first, second = "[pasted 10,000 characters]", "[pasted 10,000 characters, 2]"
     pasted = {first: f"see {second}", second: f"see {first}"}
 
     assert unfold(f"{first} and {second}", pasted) == f"see {second} and see {first}"
@@ -313,7 +313,7 @@ async def test_a_paste_never_takes_the_place_of_another() -> None:
     async with app.run_test(size=SIZE) as pilot:
         composer = await paste(pilot, "a" * 3000)
         await paste(pilot, "b" * 3000)
-        kept = composer.text.removeprefix("[pasted 3 000 characters]")
+        kept = composer.text.removeprefix("[pasted 3,000 characters]")
         composer.text = kept
         await pilot.press("enter")
         await until(pilot, lambda: app.answers.current is None and composer.text == "")

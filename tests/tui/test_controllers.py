@@ -197,7 +197,7 @@ def test_an_answer_counts_the_seconds_where_nothing_else_does() -> None:
         notes.append(display.note)
         view.timers.pop()[1]()
     assert [*notes, display.note] == [
-        WAITING, f"{WAITING} · 1 s", WAITING, f"{WAITING} · 3 s"
+        WAITING, f"{WAITING} · 1 s so far", WAITING, f"{WAITING} · 3 s so far"
     ]  # fmt: skip
     writing.add([Chunk("One", (1,), ("target",), ("One",))], Statistics())
     view.timers.pop()[1]()

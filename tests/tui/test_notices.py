@@ -50,6 +50,10 @@ async def test_notices_cover_neither_text_nor_lists_nor_dialog_titles(
         assert "Notice over a dialog." in screen_text(app)
         (toast,) = shown_toasts(app)
         assert not toast.region.overlaps(app.screen.query_one(".title").region)
+        assert not app.query_one(NoticeLine).display  # the dialog would cover a part of it
+        await pilot.press("escape")
+        await until(pilot, lambda: app.query_one(NoticeLine).display)
+        assert "Notice over a dialog." in screen_text(app)
 
 
 @pytest.mark.slow

@@ -42,6 +42,23 @@ async def test_an_empty_chat_shows_the_pair_and_questions(size: tuple[int, int])
         await until(pilot, lambda: QUESTIONS[0] in screen_text(app))
 
 
+async def test_the_start_screen_names_the_ways_on(tmp_path: Path) -> None:
+    """To the questions, which say how to send one, and to earlier chats once there are some."""
+    app = chat(Script(), tmp_path / "history.db", keys={"conversations": "f12"})
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "Tab: questions to try" in screen_text(app))
+        assert "earlier chats" not in screen_text(app)
+        await pilot.press("tab")
+        assert isinstance(app.focused, OptionList)
+        await until(pilot, lambda: "Enter Send" in screen_text(app).splitlines()[-1])
+        await say(pilot, "My own")
+        await app.actions.conversations.new()
+        await until(pilot, lambda: "F12: earlier chats" in screen_text(app))
+    app = chat(Script(), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "F2: earlier chats" in screen_text(app))
+
+
 @pytest.mark.slow
 async def test_the_card_shows_whole_sizes_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `list` and `show` do, and below a name that leaves no room for them."""

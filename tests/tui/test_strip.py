@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
 from scripted_chat import Script, chat
 from specchat.decoding.statistics import Statistics
+from specchat.tui.texts.cards import figure_texts
 from specchat.tui.texts.figures import Figures
 from specchat.tui.texts.strip_text import strip_line
 from specchat.tui.widgets.composer import Composer
@@ -40,10 +42,29 @@ def test_the_strip_has_four_figures() -> None:
 
 
 def test_the_strip_gives_advice_where_it_fits() -> None:
-    """Else it names the key."""
-    figures, advice = Figures(FAST), "Ctrl+L: suffix lookup only, no draft model"
+    """Else it leaves it out: its key alone says nothing."""
+    figures, advice = Figures(FAST), "Ctrl+L: suffix lookup only, without a draft model"
     assert line(figures, 130, advice).endswith(f"78 % accepted · {advice}")
-    assert line(figures, 60, advice) == "100.0 tokens/s · 2.0x faster ±0.1 · 78 % accepted · Ctrl+L"
+    assert line(figures, 60, advice) == "100.0 tokens/s · 2.0x faster ±0.1 · 78 % accepted"
+
+
+def test_an_answer_has_no_rate_before_it_can_be_told() -> None:
+    """Its first step may bring ten tokens in ten milliseconds; one that has ended has its own."""
+    first = Statistics(drafted=9, accepted=9, generated_tokens=10, steps=1, decode_s=0.01)
+    assert line(Figures(first), 90).split(" · ") == [f"{'measuring':<16}", "100 % accepted"]
+    assert "tokens per second" not in figure_texts(Figures(first), None, 40)
+    assert line(Figures(first, is_counted=True), 90).startswith("1000.0 tokens/s · ")
+    later = replace(first, generated_tokens=100, decode_s=0.5)
+    assert line(Figures(later), 90).startswith("200.0 tokens/s · ")
+    assert "200.0" in figure_texts(Figures(later), None, 40)["tokens per second"].plain
+
+
+def test_the_strip_says_why_it_stands_still() -> None:
+    """While an answer is in a loop, which counts neither for the rates nor for the gain."""
+    looping = replace(FAST, repeating=120, repeated=120)
+    assert line(Figures(looping), 130).endswith("accepted · repeats do not count")
+    assert "repeats" not in line(Figures(looping, is_counted=True), 130)
+    assert "repeats" not in line(Figures(looping), 60)
 
 
 def test_the_strip_says_why_there_is_no_gain() -> None:

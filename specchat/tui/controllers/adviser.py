@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from specchat.drafter_registry import AUTO, DRAFTERS, PLAIN, automatic
+from specchat.drafter_registry import AUTO, DRAFTERS, MODELS, PLAIN, automatic
 from specchat.errors import SpecchatError
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answer_options import AnswerOptions
@@ -111,9 +111,10 @@ class Adviser:
         if is_slow or not uses_model:
             for offer in self._other_drafts():
                 return Advice(offer.description, offer=offer)
-        if is_slow and uses_model:
+        if is_slow and drafter and drafter.needs:
             label = DRAFTERS[WITHOUT_MODEL].origins[0].label
-            return Advice(f"{label} only, no draft model", {"drafter": WITHOUT_MODEL})
+            words = f"{label} only, without {MODELS[drafter.needs]}"
+            return Advice(words, {"drafter": WITHOUT_MODEL})
         return None
 
     def _other_drafts(self) -> Sequence[Offer]:

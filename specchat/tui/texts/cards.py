@@ -61,8 +61,10 @@ def figure_texts(figures: Figures, facts: EngineFacts | None, width: int) -> dic
     texts = {"speculation": speculation_text(figures)}
     stats = figures.statistics
     if stats.generated_tokens:
-        known = ("speedup", _speedup) if figures.speedup else ("tokens per second", _rate)
-        texts[known[0]] = known[1](figures, width)
+        if figures.speedup:
+            texts["speedup"] = _speedup(figures, width)
+        elif figures.rate or not figures.reports("tokens_per_second"):
+            texts["tokens per second"] = _rate(figures, width)
         texts |= _acceptance(figures, width)
         texts["tokens from"] = _origins(figures, width)
         texts |= _times(figures, width)
@@ -82,7 +84,7 @@ def speculation_text(figures: Figures) -> Content:
 
 def _rate(figures: Figures, width: int) -> Content:
     is_known = figures.reports("tokens_per_second")
-    rate = f"{figures.statistics.tokens_per_second:.1f}" if is_known else UNREPORTED
+    rate = f"{figures.rate:.1f}" if is_known else UNREPORTED
     return _row("tokens per second", rate, width)
 
 

@@ -25,6 +25,8 @@ ASKED_WITH, OWN = "asked_with", "own"
 that were chosen for it alone."""
 REPEATING = "repeating"
 """The key of how many tokens at the end of a stored answer say a passage over and over."""
+RATE_SECONDS = 0.5
+"""The decoding time before which an answer in progress has no rate: its first step says little."""
 UNFINISHED = "unfinished"
 """The key of the value that a stored answer with a schema broke off in, such as `items[2].name`."""
 
@@ -94,9 +96,16 @@ class Figures:
         """The speedup over plain decoding; 0 where nothing can be said of it."""
         return self.gain.speedup if self.statistics.drafted and self.gain.is_sound else 0.0
 
+    @property
+    def rate(self) -> float:
+        """Tokens per second; 0 while it is too early to tell."""
+        stats = self.statistics
+        is_early = not self.is_counted and stats.decode_s < RATE_SECONDS
+        return 0.0 if is_early else stats.tokens_per_second
+
     def rates_compared(self) -> tuple[float, float]:
         """Return tokens per second without and with speculation; the former is 0 if unknown."""
-        own = self.statistics.tokens_per_second
+        own = self.rate
         if not self.speedup:
             return 0.0, own
         without, ours = self.gain.rates or (own / self.speedup, own)

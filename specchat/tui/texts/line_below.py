@@ -77,8 +77,8 @@ def line_below(
         more = f"{continues} without older messages" if has_older else larger
     ending = f"{ENDINGS[finish]} · {more}" if finish in ENDINGS else ""
     if ending and figures.get(REPEATING):
-        advice = filter(None, (_otherwise(figures), more))
-        ending = " · ".join((f"{ENDINGS[finish]}: {REPEATS}", *advice))
+        # it would go on repeating itself
+        ending = f"{ENDINGS[finish]}: {REPEATS} · {_otherwise(figures) or more}"
     if finish in RUN_OUT and (place := _place(figures)):
         # a larger context would be filled, too
         ending = f"{ENDINGS[finish]} in {place}: limit it in the schema · {continues}"

@@ -16,6 +16,9 @@ SEPARATOR = " · "
 GAIN_WIDTH = 16
 """Cells of most gains, so that what follows does not move once an answer's gain is known."""
 
+UNCOUNTED = "repeats do not count"
+"""Why the figures of an answer in a loop stand still."""
+
 
 def strip_line(figures: Figures, width: int, advice: str = "") -> Content:
     """Return the longest form of the line that fits; advice begins with its key."""
@@ -41,9 +44,11 @@ def _forms(figures: Figures, advice: str) -> Iterator[Content]:
     may_move = not accepted or figures.is_counted
     fixed = Content.styled(gain if may_move else f"{gain:<{GAIN_WIDTH}}", style)
     rests = [[fixed, Content(accepted)]]
+    if stats.repeating and not figures.is_counted:
+        rests.insert(0, [*rests[0], Content.styled(UNCOUNTED, MUTED)])
     if reason := figure_words.off_reason(figures):
         rests.insert(0, [Content.styled(gain, style), Content.styled(reason, MUTED)])
-    for words in (advice, advice.partition(":")[0]) if advice else ("",):
+    for words in (advice, "") if advice else ("",):
         link = Content(words).stylize("$text-primary").stylize_before("@click=app.improve")
         for rest in rests:
             for known in rates:

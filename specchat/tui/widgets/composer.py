@@ -291,7 +291,7 @@ class Composer(TextArea):
         size, unit = len(text), "characters"
         if size <= LONGEST_PASTE:
             size, unit = text.count("\n") + 1, "lines"
-        words = f"[pasted {size:,} {unit}".replace(",", " ")
+        words = f"[pasted {size:,} {unit}"
         numbered = (f"{words}, {number}]" for number in count(2))
         candidates = chain([f"{words}]"], numbered)
         placeholder = next(candidate for candidate in candidates if candidate not in self._pasted)

@@ -127,7 +127,7 @@ class QuestionView(MessageView):
         shown = text
         if len(text) > LONGEST_QUESTION:
             shown = f"{text[:SHOWN_PART].rstrip()}\n…\n{text[-SHOWN_PART:].lstrip()}"
-            self._files.insert(0, TextFold(f"all {len(text)} characters", text))
+            self._files.insert(0, TextFold(f"all {len(text):,} characters", text))
         self._shown = harmless(shown)
 
     def compose(self) -> ComposeResult:

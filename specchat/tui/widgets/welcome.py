@@ -24,6 +24,7 @@ QUESTIONS = (
     "Tell me a short story about a dragon.",
 )
 """Sample questions, which the demo pair can answer too."""
+WAYS = "Write below · Tab: questions to try"
 NO_DRAFT = "suffix lookup, without a model"
 NAMES_WIDTH, BETWEEN = 9, " · "
 
@@ -32,6 +33,7 @@ class _Questions(OptionList):
     """Questions to send with Enter or a click."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "Send"),
         Binding("escape,shift+down", "app.leave", "Back", show=False),
     ]
 
@@ -39,18 +41,25 @@ class _Questions(OptionList):
 class Welcome(VerticalScroll, can_focus=False):
     """A wordmark, a card of the loaded pair, and questions to click."""
 
-    _shown: tuple[str, EngineFacts | None, str] | None = None
+    _shown: tuple[str, EngineFacts | None, str, str] | None = None
 
     def compose(self) -> ComposeResult:
         """Yield the wordmark, the card and the questions."""
         yield Static(WORDMARK, id="wordmark", markup=False)
         yield Static(id="pair", markup=False)
-        yield Static("Try a question, or write your own below", classes="label", markup=False)
+        yield Static(id="ways", classes="label", markup=False)
         yield _Questions(*(f"→ {question}" for question in QUESTIONS), markup=False, compact=True)
 
-    def show(self, pair: str, facts: EngineFacts | None, state: str) -> None:
-        """Show the pair; unless it is loaded, `facts` is None and the `state` is shown."""
-        self._shown = pair, facts, state
+    def show(self, pair: str, facts: EngineFacts | None, state: str, chats: str) -> None:
+        """Show the pair; unless it is loaded, `facts` is None and the `state` is shown.
+
+        `chats` is the key that lists earlier conversations, empty if there are none.
+        """
+        self._shown = pair, facts, state, chats
+        ways = self.query_one("#ways", Static)
+        words = f"{WAYS}{BETWEEN}{chats}: earlier chats" if chats else WAYS
+        if ways.content != words:
+            ways.update(words)
         card = self.query_one("#pair", Static)
         card.border_title = in_one_line(pair)
         text = Text(state, "dim")
