@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -101,3 +102,12 @@ def test_output_that_is_no_longer_read_ends_the_command_quietly() -> None:
             process.stdout.close()
             assert process.stderr.read() == b""
         assert process.returncode == 0
+
+
+def test_ctrl_c_while_modules_are_imported_shows_no_traceback(tmp_path: Path) -> None:
+    """As everywhere else, the exit code says how it ended."""
+    put(tmp_path / "argparse.py", b"raise KeyboardInterrupt")
+    found = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    command = [sys.executable, "-m", "specchat", "--version"]
+    ended = subprocess.run(command, check=False, env=found, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
