@@ -352,6 +352,10 @@ class ChatApp(App[None]):
         self.view.composer.focus()
         self.call_later(self.state.questions.ask, event.written, event.text)
 
+    @on(Composer.Commanded)
+    def _commanded(self, event: Composer.Commanded) -> None:
+        self.call_later(self._run_slash, event.text)
+
     @on(Composer.Changed, "#composer")
     def _message_changed(self, event: Composer.Changed) -> None:
         is_empty = event.text_area.document.end == (0, 0)
@@ -363,7 +367,7 @@ class ChatApp(App[None]):
         if event.is_file:
             self.view.composer.complete(event.text)
         else:
-            self.view.put_back("")
+            self.view.composer.text = ""
             self.call_later(self._run_slash, event.text)
 
     @on(Transcript.Behind)

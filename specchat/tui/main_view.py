@@ -164,10 +164,12 @@ class MainView:
         self.show_state()
 
     def put_back(self, text: str) -> None:
-        """Put a text into the composer, with the cursor at its end."""
-        composer = self.composer
-        composer.text = text
-        composer.move_cursor(composer.document.end)
+        """Put a text that was refused into the composer, above what has been typed since."""
+        self.composer.put_above(text)
+
+    def rewrite(self, text: str) -> None:
+        """Replace the text in the composer; undo restores it."""
+        self.composer.rewrite(text)
 
     async def show_branch(self) -> None:
         """Show the current branch of the conversation."""

@@ -34,6 +34,11 @@ class Navigation:
             if unfolds:
                 view.unfold()
 
+    def write(self) -> None:
+        """Focus the composer before the next key, which may wait already."""
+        composer = self._app.query_one(Composer)
+        composer.screen.set_focus(composer)
+
     def toggle_panel(self) -> None:
         """Show or hide the stats panel; over the chat it replaces the list of conversations."""
         panel, sidebar = self._app.query_one(Panel), self._app.query_one(Sidebar)

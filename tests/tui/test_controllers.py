@@ -98,6 +98,10 @@ class FakeView:
         """Remember what is in the composer."""
         self.composer = text
 
+    def rewrite(self, text: str) -> None:
+        """Remember what is in the composer."""
+        self.composer = text
+
     async def show_branch(self) -> None:
         """Nothing to show."""
 

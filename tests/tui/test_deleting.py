@@ -68,6 +68,22 @@ async def test_deleting_one_version_of_the_first_question_leaves_the_other(
         assert app.conversations.tree.version(app.conversations.branch[0].id) == (1, 2)
 
 
+async def test_figures_belong_to_the_answer_that_undo_brings_back(tmp_path: Path) -> None:
+    """Not to the version that was shown meanwhile."""
+    app = chat(Script(["a", "a much longer answer"]), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "one")
+        await pilot.press("shift+up", "up", "e")
+        await say(pilot, "one, edited")
+        figures = app.answers.figures.statistics.generated_tokens
+        await agree(pilot, "shift+up", "up", "d")
+        await until(pilot, lambda: texts(app) == ["one", "a"])
+        assert app.answers.figures.statistics.generated_tokens < figures
+        await app.run_action("undo")
+        await until(pilot, lambda: texts(app) == ["one, edited", "a much longer answer"])
+        assert app.answers.figures.statistics.generated_tokens == figures
+
+
 @pytest.mark.slow
 async def test_undo_waits_for_the_answer(tmp_path: Path) -> None:
     """While an answer is being written, undo restores nothing and shows the reason."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from functools import partial
 from pathlib import Path
@@ -163,6 +164,57 @@ async def test_what_was_not_sent_comes_back(tmp_path: Path) -> None:
             if is_kept:
                 await pilot.press("ctrl+c")
             assert composer.text == ""
+
+
+async def test_what_is_typed_while_a_conversation_opens_is_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No letter of it renames or deletes in the list, however long opening takes."""
+    app = chat(Script(), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A question")
+        await pilot.press("ctrl+n", "f2")
+        begins, goes_on, show = asyncio.Event(), asyncio.Event(), app.view.show_branch
+
+        async def show_later() -> None:
+            begins.set()
+            await goes_on.wait()
+            await show()
+
+        monkeypatch.setattr(app.view, "show_branch", show_later)
+        app.post_message(Key("enter", "\r"))
+        await begins.wait()
+        for letter in "dread":
+            app.post_message(Key(letter, letter))
+        goes_on.set()
+        await until(pilot, lambda: app.view.composer.text == "dread")
+        assert branch(app) == ["A question", "An answer."]
+        assert len(app.screen_stack) == 1
+
+
+async def test_what_is_typed_before_a_command_runs_stays() -> None:
+    """Also where the command is refused: it is put above that."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        composer = app.query_one(Composer)
+        for command, kept in (("/schema off", "abc"), ("/schema {", "/schema {\n\nabc")):
+            composer.text = command
+            for key in ("enter", *"abc"):
+                app.post_message(Key(key, "\r" if key == "enter" else key))
+            await until(pilot, lambda kept=kept: composer.text == kept)
+
+
+async def test_editing_leaves_what_was_half_written_to_undo() -> None:
+    """Before the edit and after it was cancelled."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A question")
+        await pilot.press(*"half", "shift+up", "up", "e")
+        await until(pilot, lambda: app.view.composer.text == "A question")
+        await pilot.press("escape")
+        await until(pilot, lambda: app.view.composer.text == "")
+        await pilot.press("ctrl+z", "ctrl+z")
+        await until(pilot, lambda: app.view.composer.text == "half")
 
 
 async def test_ctrl_c_twice_and_exit_leave_the_chat() -> None:

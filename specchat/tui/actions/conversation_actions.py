@@ -39,6 +39,8 @@ class ConversationActions:
         """Open, rename or delete the conversation highlighted in the list."""
         number = self.view.app.query_one(Sidebar).marked
         if number is not None:
+            if what == "open":  # what is typed from now on is for that conversation
+                self.view.navigation.write()
             self.view.app.call_later(self._act, what, number)
 
     async def _act(self, what: Literal["open", "rename", "delete"], number: int) -> None:
@@ -94,8 +96,11 @@ class ConversationActions:
         if not self.state.changes.undo():
             self.view.notify("There is nothing to restore.")
             return
-        is_same = before == self.state.conversations.number
-        await (self.view.show_branch() if is_same else self._show())
+        if before != self.state.conversations.number:
+            await self._show()
+        else:
+            self.state.answers.recall()
+            await self.view.show_branch()
         self.view.show_conversations()
 
     def export(self, form: str) -> None:
@@ -170,9 +175,9 @@ class ConversationActions:
 
     async def _show(self) -> None:
         """Show the conversation that has just been opened or begun."""
+        self.view.navigation.write()
         self.state.questions.reset()
         await self.view.show_branch()
-        self.view.composer.focus()
 
     async def _act_on(self, preset: Preset) -> None:
         choices = [

@@ -29,7 +29,7 @@ class Leaving:
         if self._stop():
             return
         if self.view.composer.text:
-            self.view.composer.clear_away()
+            self.view.composer.rewrite("")
             self.view.notify(f"{self.state.key_of('undo')} brings the text back.")
             return
         before, self._armed_at = self._armed_at, monotonic()

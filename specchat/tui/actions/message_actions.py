@@ -138,7 +138,7 @@ class MessageActions:
     async def _edit(self, view: MessageView) -> None:
         if isinstance(view, QuestionView):
             self.state.questions.editing = view.message_id
-            self.view.put_back(harmless(self.state.conversations.tree[view.message_id].text))
+            self.view.rewrite(harmless(self.state.conversations.tree[view.message_id].text))
             self.view.composer.focus()
             self.view.show_state()
 

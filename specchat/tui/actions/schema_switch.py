@@ -43,4 +43,4 @@ class SchemaSwitch:
         shown = f"follow the schema {in_one_line(schema.typed)}" if schema else "have no schema"
         hint = "/schema name, age int sets one, /schema off leaves it out."
         self.view.notify(f"Answers {shown}. {hint}")
-        self.view.put_back("/schema ")
+        self.view.rewrite("/schema ")

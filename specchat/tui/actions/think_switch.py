@@ -56,7 +56,7 @@ class ThinkSwitch:
         screen = ChoiceScreen("Thinking, from the next answer on", choices, marked=marked)
         word = await self.view.app.push_screen_wait(screen)
         if word == NUMBER:
-            self.view.put_back("/think ")
+            self.view.rewrite("/think ")
         elif word:
             self._set(word)
 

@@ -51,7 +51,10 @@ class ChatView(Protocol):
         """Update the display of a download."""
 
     def put_back(self, text: str) -> None:
-        """Put a text into the composer."""
+        """Put a text that was refused into the composer, above what has been typed since."""
+
+    def rewrite(self, text: str) -> None:
+        """Replace the text in the composer; undo restores it."""
 
     async def show_branch(self) -> None:
         """Show the current branch of the conversation."""

@@ -168,7 +168,7 @@ class Questions:
             self._answers.stop()
         elif self.editing is not None:
             self.editing = None
-            self._view.put_back("")
+            self._view.rewrite("")
             self._view.show_state()
 
     def _ask_queued_soon(self) -> None:

@@ -51,6 +51,12 @@ class Composer(TextArea):
         written: str
         text: str
 
+    @dataclass
+    class Commanded(Message):
+        """The user sends a slash command."""
+
+        text: str
+
     def __init__(self) -> None:
         newline, *_ = key_of("newline").split(",")
         super().__init__(
@@ -82,7 +88,11 @@ class Composer(TextArea):
     def restore(self, draft: Draft) -> None:
         """Put a text back that was not sent, above what has been typed meanwhile."""
         self._pasted.update(draft.pasted)
-        self.rewrite("\n\n".join(filter(None, [harmless(draft.text), self.text])))
+        self.put_above(harmless(draft.text))
+
+    def put_above(self, text: str) -> None:
+        """Put a text above what is written."""
+        self.rewrite("\n\n".join(filter(None, [text, self.text])))
 
     @property
     def written(self) -> tuple[str, str]:
@@ -138,12 +148,8 @@ class Composer(TextArea):
         """Replace the text, and focus it with the cursor at its end; undo restores it."""
         self.replace(text, (0, 0), self.document.end)
         self.move_cursor(self.document.end)
+        self._is_cleared = not text
         self.focus()
-
-    def clear_away(self) -> None:
-        """Remove the text; undo restores it."""
-        self.rewrite("")
-        self._is_cleared = True
 
     def action_send(self) -> None:
         """Send the text."""
@@ -155,7 +161,7 @@ class Composer(TextArea):
         self._index = len(self._history)
         self.text = ""
         if is_slash(written.rstrip()):
-            self.post_message(Suggestions.Taken(unfold(text, self._pasted)))
+            self.post_message(self.Commanded(unfold(text, self._pasted)))
             return
         in_history = "\n".join(self._history)
         self._pasted = {words: each for words, each in self._pasted.items() if words in in_history}

@@ -23,7 +23,7 @@ class Suggestions(OptionList, can_focus=False):
 
     @dataclass
     class Taken(Message):
-        """The user runs a command, or attaches a file."""
+        """The user clicks a command, or a file to attach."""
 
         text: str
         is_file: bool = False
