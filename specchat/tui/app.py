@@ -28,7 +28,7 @@ from textual.worker import WorkerFailed
 from specchat.chat.draft import Draft
 from specchat.connection.opening import LoadPair
 from specchat.engine.api import Loading
-from specchat.errors import SpecchatError
+from specchat.errors import InvalidOption, SpecchatError
 from specchat.safe_text import harmless
 from specchat.sharing.loading import load_in_process
 from specchat.system.logs import log_internal_error
@@ -278,6 +278,17 @@ class ChatApp(App[None]):
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
         """Run one of our commands or keys, or an action of Textual or of a widget."""
+        with self.reporting():
+            return await self._run(action, default_namespace, namespaces)
+        return True
+
+    async def _run(
+        self,
+        action: Any,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Run an action as `run_action` does; our own errors are raised."""
         namespace, name, arguments = parse(action) if isinstance(action, str) else action
         is_ours = namespace == "app" or (not namespace and default_namespace in {None, self})
         call = self._call_for(name) if is_ours else None
@@ -289,10 +300,9 @@ class ChatApp(App[None]):
         if command is None or command.while_answering or not self.answers.is_busy():
             if command is not None:
                 self.notices.drop()
-            with self.reporting():
-                result = call(*arguments)
-                if isawaitable(result):
-                    await result
+            result = call(*arguments)
+            if isawaitable(result):
+                await result
         return True
 
     def _call_for(self, name: str) -> Callable[..., Any] | None:
@@ -386,13 +396,11 @@ class ChatApp(App[None]):
     async def _run_slash(self, text: str) -> None:
         """Run a slash command; an invalid one is put back into the composer."""
         try:
-            action = find_slash(text)
-        except ValueError as error:
+            await self._run(find_slash(text))
+        except InvalidOption as error:
             self.view.composer.forget(text)
             self.view.put_back(text)
             self.notify(str(error), severity="warning")
-        else:
-            await self.run_action(action)
 
 
 def _import_actions() -> "type[ChatActions]":

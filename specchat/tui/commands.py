@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from specchat.chat.export import EXPORTS
+from specchat.errors import InvalidOption
 
 KeyOf: TypeAlias = Callable[[str], str]
 """Returns the display names of a command's keys, by its id; all messages get key names from it."""
@@ -297,17 +298,17 @@ def _place_in_menu(command: Command) -> int:
 def find_slash(text: str) -> str:
     """Return the action of a slash command, such as `export('md')`.
 
-    Raises ValueError with a message for the user.
+    Raises InvalidOption.
     """
     found = _SLASH.fullmatch(text.strip())
     word, given = (found[1].lower(), (found[2] or "").strip()) if found else ("", "")
     command = SLASHES.get(word)
     if command is None:
-        raise ValueError(
+        raise InvalidOption(
             f"Unknown command /{word}. Type / for a list; a space before it sends it as text."
         )
     if given and not command.takes_text and given not in command.takes:
         takes = f"one of {', '.join(command.takes)}" if command.takes else "no argument"
-        raise ValueError(f"/{word} takes {takes}, not {given}.")
+        raise InvalidOption(f"/{word} takes {takes}, not {given}.")
     argument = given or next(iter(command.takes), "")
     return f"{command.id}({argument!r})" if argument else command.id

@@ -13,6 +13,7 @@ from textual.widgets import DataTable
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
+from specchat.errors import InvalidOption
 from specchat.tui.commands import COMMANDS, MENU, find_slash, is_slash, matching
 from specchat.tui.mentions import named_files, pasted_files
 from specchat.tui.screens.dialogs import LineScreen, TextScreen
@@ -158,13 +159,32 @@ def test_what_a_command_looks_like(text: str, is_command: bool) -> None:
     assert is_slash(text) == is_command
 
 
+REFUSED = (
+    "/nothing", "/export pdf", "/regenerate temperature=hot", "/regenerate nothing", "/race save",
+    "/serve nobody", "/think maybe", "/schema {",
+)  # fmt: skip
+"""An unknown command, and each kind of argument that is not understood."""
+
+
+async def test_a_refused_command_stays_to_be_corrected() -> None:
+    """With the reason, whatever part of it is wrong."""
+    app = chat(Script(thinking=("on", "off")))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "One?")
+        for typed in REFUSED:
+            app.clear_notifications()
+            await say(pilot, typed, wait=False)
+            await until(pilot, lambda: bool(app.notices.latest))
+            assert app.query_one(Composer).text == typed
+
+
 def test_wrong_arguments_are_refused() -> None:
     """The message lists the valid ones."""
     assert find_slash("/EXPORT html") == "export('html')"
     assert find_slash("/export") == "export('md')"
-    with pytest.raises(ValueError, match="takes one of md, json, html"):
+    with pytest.raises(InvalidOption, match="takes one of md, json, html"):
         find_slash("/export pdf")
-    with pytest.raises(ValueError, match="takes no argument"):
+    with pytest.raises(InvalidOption, match="takes no argument"):
         find_slash("/new thing")
     assert list(matching("/co")) == ["continue", "race", "context", "compact", "copy"]
     assert list(matching("/cl")) == ["new"]

@@ -121,7 +121,7 @@ async def test_another_pair_answers_again() -> None:
 
 @pytest.mark.slow
 async def test_a_mistake_is_one_notice() -> None:
-    """Nothing is asked."""
+    """Nothing is asked, and the command stays to be corrected."""
     script = Script()
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -129,5 +129,5 @@ async def test_a_mistake_is_one_notice() -> None:
         await say(pilot, "/regenerate temperature=hot", wait=False)
         await until(pilot, lambda: bool(app.notices.latest))
         assert "temperature must be" in app.notices.latest[-1].message
-        assert app.query_one(Composer).text == ""
+        assert app.query_one(Composer).text == "/regenerate temperature=hot"
         assert len(script.asked) == 1

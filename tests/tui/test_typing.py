@@ -12,6 +12,7 @@ from textual.events import Key, Paste
 from textual.widgets import Input
 
 from scripted_chat import Script, chat
+from specchat.tui.actions.leaving import TWICE_SECONDS
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen
 from specchat.tui.widgets.composer import Composer
@@ -192,6 +193,11 @@ async def test_what_is_typed_while_a_conversation_opens_is_text(
         assert len(app.screen_stack) == 1
 
 
+def has(composer: Composer, text: str) -> bool:
+    """Return True if this is what is written."""
+    return composer.text == text
+
+
 async def test_what_is_typed_before_a_command_runs_stays() -> None:
     """Also where the command is refused: it is put above that."""
     app = chat(Script())
@@ -201,7 +207,7 @@ async def test_what_is_typed_before_a_command_runs_stays() -> None:
             composer.text = command
             for key in ("enter", *"abc"):
                 app.post_message(Key(key, "\r" if key == "enter" else key))
-            await until(pilot, lambda kept=kept: composer.text == kept)
+            await until(pilot, partial(has, composer, kept))
 
 
 async def test_editing_leaves_what_was_half_written_to_undo() -> None:
@@ -223,7 +229,8 @@ async def test_ctrl_c_twice_and_exit_leave_the_chat() -> None:
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.press("ctrl+c")
         await until(pilot, lambda: bool(app._notifications))
-        assert [each.message for each in app._notifications] == ["Press Ctrl+C again to quit."]
+        shown = [(each.message, each.timeout) for each in app._notifications]
+        assert shown == [("Press Ctrl+C again to quit.", TWICE_SECONDS)]
         await pilot.press("ctrl+c")
         await until(pilot, lambda: not app.is_running or app._exit)
     app = chat(Script())

@@ -36,7 +36,7 @@ class Leaving:
         if before is not None and self._armed_at - before < TWICE_SECONDS:
             self.view.app.exit()
         else:
-            self.view.notify("Press Ctrl+C again to quit.")
+            self.view.notify("Press Ctrl+C again to quit.", timeout=TWICE_SECONDS)
 
     def disarm(self) -> None:
         """Have Ctrl+C quit only on its second press from now on: something else was pressed."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from specchat.bench.race_picture import ENDINGS, card_path
 from specchat.bench.race_record import Race
 from specchat.chat.export import write_export
+from specchat.errors import InvalidOption
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.screens.race_screen import RaceScreen
@@ -25,12 +26,15 @@ class RaceActions:
     state: ChatState
 
     async def act(self, words: str = "") -> None:
-        """Play the race of the last answer, running it first if needed, or save it."""
+        """Play the race of the last answer, running it first if needed, or save it.
+
+        Raises InvalidOption for other words than those in `USAGE`.
+        """
         verb, _, name = words.partition(" ")
         race = self.state.races.last
         if words and (verb != "save" or not name):
-            self.view.notify(USAGE, severity="warning")
-        elif words and race is None:
+            raise InvalidOption(USAGE)
+        if words and race is None:
             self.view.notify("The last answer has not been raced yet. Use /race first.")
         elif race is None:
             await self.state.races.run(self._play)

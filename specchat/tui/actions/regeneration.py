@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specchat.tui.actions.pair_actions import PairActions
+from specchat.tui.commands import slash_of
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.setup import Offer
@@ -31,14 +32,15 @@ class Regeneration:
         elif not self.state.questions.can_regenerate():
             return
         else:
-            self.view.app.run_worker(self._by_another(name, options))
+            self.view.app.run_worker(self._by_another(words, name, options))
 
-    async def _by_another(self, name: str, options: Mapping[str, Any]) -> None:
+    async def _by_another(self, words: str, name: str, options: Mapping[str, Any]) -> None:
         offer = await asyncio.to_thread(self._find, name)
         if offer is None or offer.choose is None:
             models = self.state.key_of("models")
-            words = f"No pair {name} on this machine: {models} lists all."
-            self.view.notify(words, severity="warning")
+            self.view.put_back(f"{slash_of('regenerate')} {words}")
+            reason = f"No pair {name} on this machine: {models} lists all."
+            self.view.notify(reason, severity="warning")
         elif not self.state.answers.is_busy():
             await self.pair_actions.switch(offer.choose)
             await self.state.questions.regenerate(options)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from specchat.errors import InvalidOption
 from specchat.safe_text import in_one_line
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
@@ -21,18 +20,14 @@ class SchemaSwitch:
     def act(self, text: str = "") -> None:
         """Set the schema from the next answer on, or leave it out; without a text, say what is set.
 
-        A text is a file, JSON, fields such as `name, age int`, the word `json`, or `off`.
+        A text is a file, JSON, fields such as `name, age int`, the word `json`, or `off`. Raises
+        InvalidOption for another.
         """
         text = text.strip()
         if not text:
             self._say()
             return
-        try:
-            schema = None if text.lower() == OFF else read_schema(text)
-        except InvalidOption as error:
-            self.view.put_back(f"/schema {text}")
-            self.view.notify(str(error), severity="warning")
-            return
+        schema = None if text.lower() == OFF else read_schema(text)
         self.state.conversations.set_schema(schema)
         self.view.show_state()
         what = "follow this schema" if schema else "have no schema"

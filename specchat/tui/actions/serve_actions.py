@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from specchat.errors import InvalidOption
 from specchat.safe_text import in_one_line
 from specchat.server.client_setups import SETUPS, Served, setup_text
 from specchat.tui.controllers.chat_state import ChatState
@@ -16,7 +17,10 @@ class ServeActions:
     state: ChatState
 
     def act(self, client: str = "") -> None:
-        """Open the port or close it; with a client's name, copy its set-up."""
+        """Open the port or close it; with a client's name, copy its set-up.
+
+        Raises InvalidOption for a client that is not known.
+        """
         if client:
             self._copy_setup(client.lower())
             return
@@ -25,9 +29,9 @@ class ServeActions:
     def _copy_setup(self, client: str) -> None:
         opened = self.state.serving.open_port
         if client not in SETUPS:
-            words = f"/serve does not know {in_one_line(client)}: use {', '.join(SETUPS)}."
-            self.view.notify(words, severity="warning")
-        elif opened is None:
+            known = ", ".join(SETUPS)
+            raise InvalidOption(f"/serve does not know {in_one_line(client)}: use {known}.")
+        if opened is None:
             self.view.notify("Nothing is served now. /serve opens the port.", severity="warning")
         else:
             service, port = opened.service, opened.port

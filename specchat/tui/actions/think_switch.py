@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from specchat.engine.api import EngineFacts
+from specchat.errors import InvalidOption
 from specchat.options.declarations import AUTO_THINK, THINK_NUMBER, think_values
 from specchat.safe_text import in_one_line
 from specchat.tui.controllers.chat_state import ChatState
@@ -33,7 +34,10 @@ class ThinkSwitch:
     state: ChatState
 
     def act(self, word: str = "") -> None:
-        """Set the switch from the next answer on; without a value, let the user choose one."""
+        """Set the switch from the next answer on; without a value, let the user choose one.
+
+        Raises InvalidOption for a value that the model does not support.
+        """
         facts, word = self.state.pair_controller.facts, word.lower()
         known = thinking_words(facts)
         if facts is None:
@@ -48,7 +52,7 @@ class ThinkSwitch:
             self._set(word)
         else:
             given, values = in_one_line(word), think_values(known[1:])
-            self.view.notify(f"/think does not accept {given}: use {values}.", severity="warning")
+            raise InvalidOption(f"/think does not accept {given}: use {values}.")
 
     async def _choose(self, known: tuple[str, ...]) -> None:
         choices = [ListEntry(word, word, DETAILS.get(word, LEVEL)) for word in known]
