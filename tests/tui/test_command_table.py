@@ -112,7 +112,9 @@ async def test_the_footer_lets_go_of_its_old_keys() -> None:
         # it is composed again once the composer has the focus
         await until(pilot, lambda: "Send" in screen_text(app).splitlines()[-1])
         await pilot.pause(0.5)
-        removed = [weakref.ref(key) for key in footer.query(FooterKey)]
+        kept = [(key, key._styles_cache) for key in footer.query(FooterKey)]
+        removed = [weakref.ref(each) for pair in kept for each in pair]
+        del kept
         for pressed in ("shift+up", "escape", "shift+up"):
             before = weakref.ref(footer.query(FooterKey).first())
             await pilot.press(pressed)
@@ -120,6 +122,7 @@ async def test_the_footer_lets_go_of_its_old_keys() -> None:
         await pilot.pause(0.1)
         gc.collect()
     assert [key for each in removed if (key := each())] == []
+    assert removed
 
 
 @pytest.mark.anyio
