@@ -11,7 +11,7 @@ from scripts.support.plan_table import plan_table
 from specchat.catalogue.entry import HEAD_KINDS
 from specchat.catalogue.known_heads import all_known_heads
 from specchat.gguf.draft_kinds import KINDS
-from specchat.gguf.layer_inputs import TOO_WIDE, UNTRIED
+from specchat.gguf.layer_inputs import TOO_WIDE
 from specchat.gguf.prediction_head import NO_GRAPH
 from specchat.options.option import Option
 from specchat.settings.schema import SETTINGS
@@ -91,16 +91,15 @@ def heads_table() -> str:
     reasons = {reason for kind in kinds for reason in kind.targets.values() if reason}
     notes = "".join(f"- **{_SHORT[reason]}**: {reason}.\n" for reason in sorted(reasons))
     cells = [reason for kind in kinds for reason in kind.targets.values()]
-    num_running, num_untried = cells.count(""), cells.count(UNTRIED)
+    num_running = cells.count("")
     counts = (
         f"Of these {len(cells)} pairs of a kind and an architecture, {num_running} run, each tried"
-        f" on such models;\n{num_untried} have not been tried, and"
-        f" {len(cells) - num_running - num_untried} are refused for the other reasons below."
+        f" on such models;\n{len(cells) - num_running} are refused for the reasons below."
     )
     return f"\n{_table(headings, rows)}\n{counts}\n\n{notes}\n"
 
 
-_SHORT = {NO_GRAPH: "no graph", TOO_WIDE: "too wide", UNTRIED: "untried"}
+_SHORT = {NO_GRAPH: "no graph", TOO_WIDE: "too wide"}
 
 
 def _cell(reason: str | None) -> str:

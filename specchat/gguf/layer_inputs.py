@@ -13,10 +13,10 @@ TARGETS: Mapping[str, str] = {
             *("qwen3", "qwen3moe", "qwen3next", "qwen35", "qwen35moe"),
             *("hunyuan-dense", "hunyuan_vl", "lfm2", "lfm2moe"),
             *("bailingmoe3", "nemotron_h", "nemotron_h_moe", "minimax-01", "muse-glimmer"),
+            "deepseek4",
         ),
         "",
     ),
-    "deepseek4": UNTRIED,
     "qwen4exp": TOO_WIDE,
 }
 """The architectures that give layer inputs in llama.cpp, and why others of them are refused.
@@ -30,7 +30,7 @@ GIVING_LAST_STATES = frozenset(
     }
 )
 """The architectures that also give what their prediction head reads: the last layer's states."""
-GIVING_LAST_OUTPUTS = frozenset({"mimo2", "nemotron_h", "nemotron_h_moe"})
+GIVING_LAST_OUTPUTS = frozenset({"deepseek4", "mimo2", "nemotron_h", "nemotron_h_moe"})
 """The architectures that give their last layer's output as if it were a further layer's input."""
 
 

@@ -28,7 +28,7 @@ TARGETS: Mapping[str, str] = {
 }
 """Architectures with prediction heads, and why some are refused. llama.cpp ends the process for
 some of those."""
-IN_TURN: Mapping[str, str] = dict.fromkeys(("mimo2", "step35"), "")
+IN_TURN: Mapping[str, str] = dict.fromkeys(("hy_v3", "mimo2", "step35"), "")
 """The architectures that may have several heads, for one token of a draft each."""
 GIVING_OUTPUT_STATES = frozenset({"qwen3next", "mimo2", "step35", "deepseek4"})
 """The architectures whose head gives its own state only for tokens that have logits."""

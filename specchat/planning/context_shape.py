@@ -72,9 +72,12 @@ class ContextShape:
     num_branches: int = 0
     num_texts: int = 1
 
-    def num_cells(self, window: int = 0) -> int:
-        """Return the KV cache's cells for layers with a sliding window, 0 for those without."""
-        seen = min(self.ctx, window + self.ubatch) if window else self.ctx
+    def num_cells(self, window: int = 0, ratio: int = 1) -> int:
+        """Return the KV cache's cells for layers with a sliding window, 0 for those without.
+
+        A `ratio` of tokens share a cell.
+        """
+        seen = min(self.ctx, window + self.ubatch) if window else -(-self.ctx // ratio)
         return -(-seen // PADDING) * PADDING
 
     @property

@@ -209,9 +209,13 @@ class Sizes:
         values = layer.num_values
         if values and not shape.flash:  # rows of the transposed values are as wide as the widest
             values = max(other.num_values for other in self.layout.layers)
-        keys = layer.num_keys + layer.num_index_keys
-        bits = (keys + values) * BITS[shape.cache_type]
-        return shape.num_texts * (states + int(self._num_cells(layer, shape) * bits / 8))
+        numbers = (layer.num_keys + layer.num_index_keys + values) * self._num_cells(layer, shape)
+        numbers += layer.num_compressed * self._num_compressed(layer, shape)
+        return shape.num_texts * (states + int(numbers * BITS[shape.cache_type] / 8))
+
+    def _num_compressed(self, layer: Layer, shape: ContextShape) -> int:
+        """Return the cells of compressed keys."""
+        return shape.num_cells(ratio=layer.ratio) if layer.ratio else 0
 
     def _num_cells(self, layer: Layer, shape: ContextShape) -> int:
         return shape.num_cells(self.layout.window if layer.is_windowed else 0)
@@ -246,10 +250,10 @@ class Sizes:
         If its feed-forward block, or each expert, `is_kept` elsewhere, their outputs come back.
         """
         width = self.layout.width
-        num_scores = 0 if shape.flash else layer.num_heads
-        if layer.num_index_keys:  # masks, scores and the chosen tokens
-            num_scores += 2 if shape.flash else 3
-        scores = num_scores * self._num_cells(layer, shape)
+        cells, compressed = self._num_cells(layer, shape), self._num_compressed(layer, shape)
+        scores = 0 if shape.flash else layer.num_heads * (cells + compressed)
+        indexed = cells if layer.num_index_keys else compressed
+        scores += indexed * (2 if shape.flash else 3)  # masks, scores and the chosen tokens
         attention = 2 * width + 4 * layer.num_queries + scores if layer.num_keys else 0
         given = width * max(1, self.header.own("expert_used_count"))
         forward = 3 * width + given if is_kept else 4 * width + layer.feed_forward

@@ -17,6 +17,7 @@ WINDOW_PATTERNS = {
     "afmoe": (4, False),
     "cohere2": (4, False),
     "cohere2moe": (4, True),
+    "deepseek4": (0, False),
     "exaone-moe": (4, False),
     "exaone4": (4, False),
     "gemma2": (2, False),
@@ -41,6 +42,9 @@ BOTH_KINDS = frozenset({"falcon-h1"})
 """Hybrids with both attention and a recurrent state in every layer."""
 INDEXED = frozenset({"deepseek32", "glm-dsa"})
 """Architectures with an indexer that chooses the tokens to attend to."""
+COMPRESSING, OVERLAPPING = "deepseek4", 4
+"""An architecture that keeps keys of a window, and compressed ones, which serve as values, too.
+Compressed keys of so many tokens are also made of as many tokens before those, and indexed."""
 RECURRENT = ("ssm_", "shortconv", "time_mix")
 STEPS_BACK = frozenset(
     {
@@ -63,7 +67,8 @@ class Layer:
     The KV cache holds `num_keys` and `num_values` per token, only for tokens in the window if
     `is_windowed`. `num_states` does not depend on the context. An indexer, which chooses the tokens
     to attend to, keeps `num_index_keys` per token. A pass needs `num_queries`, `feed_forward` and
-    `num_recurrent` numbers per token, and scores per head.
+    `num_recurrent` numbers per token, and scores per head. A layer that compresses the keys of
+    `ratio` tokens into one keeps `num_compressed` numbers for these.
     """
 
     num_keys: int = 0
@@ -75,6 +80,8 @@ class Layer:
     feed_forward: int = 0
     num_recurrent: int = 0
     num_index_keys: int = 0
+    ratio: int = 0
+    num_compressed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +147,24 @@ def _layer(
     key_heads = _of_layer(header, "attention.head_count_kv", number, heads) * has_attention
     suffix = "_swa" if is_windowed else ""
     key_width, value_width = _head_widths(header, heads, suffix)
-    is_latent = header.own("attention.key_length_mla") > 0
+    is_compressed = header.architecture == COMPRESSING and header.draft_kind == "model"
+    has_values = not is_compressed and header.own("attention.key_length_mla") < 1
+    ratio = _of_layer(header, "attention.compress_ratios", number) * is_compressed
+    index_width = header.own("attention.indexer.key_length")
+    num_compressed = key_width + index_width * (ratio == OVERLAPPING) if ratio else 0
     has_indexer = header.architecture in INDEXED and "indexer.proj.weight" in tensors
     return Layer(
         num_keys=key_heads * key_width,
-        num_values=0 if is_latent else key_heads * value_width,
+        num_values=key_heads * value_width * has_values,
         is_windowed=is_windowed,
-        num_states=_num_states(header) if is_recurrent else 0,
+        num_states=_num_states(header) if is_recurrent else _to_compress(ratio, num_compressed),
         num_heads=heads if key_heads else 0,
         num_queries=heads * header.own("attention.key_length_mla", key_width),
         feed_forward=_feed_forward(header, tensors),
         num_recurrent=_num_recurrent(header, tensors) if is_recurrent else 0,
-        num_index_keys=header.own("attention.indexer.key_length") * has_indexer,
+        num_index_keys=index_width * has_indexer,
+        ratio=ratio,
+        num_compressed=num_compressed,
     )
 
 
@@ -193,6 +206,11 @@ def _num_states(header: Header) -> int:
     inner, state = header.own("ssm.inner_size"), header.own("ssm.state_size")
     convolved = inner + 2 * header.own("ssm.group_count") * state
     return max(0, kernel - 1) * convolved + state * inner
+
+
+def _to_compress(ratio: int, num_compressed: int) -> int:
+    """Return the size of what a layer keeps of its last tokens, to compress their keys."""
+    return 2 * ratio * num_compressed * (4 if ratio == OVERLAPPING else 1)
 
 
 def _feed_forward(header: Header, tensors: Mapping[str, Tensor]) -> int:

@@ -52,7 +52,7 @@ PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 KINDS = [
     *("qwen3next", "qwen35", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"),
     *("deepseek2", "deepseek32", "glm-dsa", "bailingmoe3", "nemotron_h_moe", "mimo2", "step35"),
-    *("deepseek4", "mimo2 in turn", "step35 in turn"),
+    *("deepseek4", "hy_v3 in turn", "mimo2 in turn", "step35 in turn"),
     *("qwen35 in two files", "gemma4 in two files"),
     *("qwen3 in two files", "qwen3moe in two files"),
     *("llama with EAGLE-3", "qwen3 with EAGLE-3", "qwen35 with EAGLE-3"),
@@ -69,7 +69,7 @@ MORE_EAGLE_KINDS = [f"{kind} with EAGLE-3" for kind in ("qwen3moe", "qwen35moe",
 """The last one reads what the target's last layer gives."""
 LAYERS = (
     dict.fromkeys(KINDS, 2)
-    | {"cohere2moe": 3, "hy_v3": 3, "nemotron_h_moe": 3}
+    | {"cohere2moe": 3, "hy_v3": 3, "hy_v3 in turn": 3, "nemotron_h_moe": 3}
     | dict.fromkeys([*BLOCK_KINDS, *EAGLE_KINDS, *MORE_EAGLE_KINDS], 4)
 )
 """Enough layers for one of each sort that an architecture has, where many tokens are decoded."""
@@ -598,6 +598,7 @@ def test_eagle_drafts_that_llama_cpp_cannot_run_are_refused(
         ),
         ("mimo2 in turn", {}, "-blk.5.attn_qkv.weight", "lacks the tensor attn_qkv.weight"),
         ("mimo2 in turn", {}, "-blk.6.nextn.hnorm.weight", "lacks the tensor nextn.hnorm.weight"),
+        ("hy_v3 in turn", {}, "-blk.5.ffn_up_exps.weight", "lacks the tensor ffn_up_exps.weight"),
         ("step35 in turn", {}, "-blk.6.ffn_up.weight", "lacks the tensor ffn_up.weight"),
         ("step35", {}, "blk.4.ffn_gate_inp.weight", "lacks the tensor ffn_gate_exps.weight"),
         ("qwen35", {"qwen35.nextn_predict_layers": 2}, "", "2 prediction heads, and only one is"),

@@ -42,6 +42,9 @@ LEAST_RATE = {"EAGLE-3": 0.65, "DSpark": 0.55}
 """Where the tiny draft is right less than 75 % of the time."""
 LEAST_COMPARED = {"qwen3next": 1, "minimax-01": 2}
 """Where llama.cpp goes back to a saved state, and so drafts at other places."""
+MOST_COMPARED = {"hy_v3 with MTP in turn": 2}
+"""How many tokens of each draft are compared: Hunyuan 3's heads give a state for every token, of
+which llama.cpp's tool hands the first one to the third head, not the last."""
 
 
 def test_every_kind_that_runs_is_tried_with_every_architecture() -> None:
@@ -151,11 +154,12 @@ def test_drafts_are_those_of_llama_cpp(
         if place + DRAFT_LENGTH >= len(text):
             break
     compared = [step for step in RECORDED[case] if step[0] in places]
+    most = MOST_COMPARED.get(case, DRAFT_LENGTH)
     same = [
         start
         for start, drafted, num_accepted, last in compared
-        if drafted in ([], places[start][0])
-        and num_accepted == places[start][1]
+        if drafted[:most] in ([], places[start][0][:most])
+        and min(num_accepted, most) == min(places[start][1], most)
         and last in text[start + num_accepted : start + num_accepted + 2]
     ]
     # one tie that rounding decides, which may differ by machine and by how a state was restored

@@ -13,7 +13,7 @@ import pytest
 
 from llama_log import listening
 from scripts.support.tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow
-from scripts.support.tiny_gguf.shapes import ASSISTANT, BLOCKS, EAGLE
+from scripts.support.tiny_gguf.shapes import ASSISTANT, BLOCKS, EAGLE, STREAMS
 from specchat.engine.api import Loading
 from specchat.engine.loader import load_pair
 from specchat.gguf.draft_kinds import HEAD_BATCH
@@ -39,9 +39,9 @@ SHAPE = Shape(
     num_experts=8,
     state=64,
 )
-MODELS = [*ARCHITECTURES, *HOLLOW_ALONE, "llama tied", "gemma3 tied"]
+MODELS = [*ARCHITECTURES, *HOLLOW_ALONE, STREAMS, "llama tied", "gemma3 tied"]
 LIBC = ctypes.CDLL(None)
-BUFFERS = re.compile(r"(model|KV|RS|compute|output) buffer size = +([\d.]+) MiB")
+BUFFERS = re.compile(r"(model|KV|RS|state|compute|output) buffer size = +([\d.]+) MiB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,10 @@ def allocate(path: Path, options: ModelOptions) -> Allocated:
         found = BUFFERS.findall("".join(lines))
     sizes = {
         kind: sum(float(size) for name, size in found if name == kind) * MIB
-        for kind in ("model", "KV", "RS", "compute", "output")
+        for kind in ("model", "KV", "RS", "state", "compute", "output")
     }
-    return Allocated(sizes["model"], sizes["KV"] + sizes["RS"], sizes["compute"], sizes["output"])
+    cache = sizes["KV"] + sizes["RS"] + sizes["state"]
+    return Allocated(sizes["model"], cache, sizes["compute"], sizes["output"])
 
 
 def estimate(path: Path, options: ModelOptions) -> tuple[Need, ContextShape]:
@@ -262,6 +263,8 @@ def test_layers_are_split_as_llama_cpp_does(
         "bailingmoe3",
         "nemotron_h_moe",
         "mimo2",
+        "deepseek4",
+        "hy_v3 in turn",
         "mimo2 in turn",
         "step35 in turn",
         "qwen35 in two files",

@@ -9,7 +9,7 @@ TARGETS = (
     *("llama", "nanbeige", "gpt-oss", "minimax-m2", "gemma4", "mimo2"),
     *("qwen3", "qwen3moe", "qwen3next", "qwen35", "qwen35moe"),
     *("hunyuan-dense", "hunyuan_vl", "lfm2", "lfm2moe", "bailingmoe3", "nemotron_h_moe"),
-    *("nemotron_h", "minimax-01", "muse-glimmer"),
+    *("nemotron_h", "minimax-01", "muse-glimmer", "deepseek4"),
 )
 """Architectures that give the inputs of their layers."""
 DRAFTS = ("EAGLE-3", "DFlash", "DFlash 2", "DSpark")
@@ -19,7 +19,7 @@ WITH_OWN_HEAD = (
     *("mimo2", "step35", "deepseek4"),
 )
 """Architectures with a prediction head of their own; Gemma 4's is an assistant."""
-WITH_HEADS_IN_TURN = ("mimo2", "step35")
+WITH_HEADS_IN_TURN = ("hy_v3", "mimo2", "step35")
 """Architectures that may have several."""
 OWN_HEAD_CASES = (
     *(f"{target} with MTP" for target in WITH_OWN_HEAD),

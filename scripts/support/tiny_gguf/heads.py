@@ -115,12 +115,13 @@ class _Trigram:
             joining = self._joining(size)
             joining[:, size[0] :] *= read
             return given * joining
-        if name == "output.weight":
-            output = self.mixture.draw(name, size) * np.float32(LOGIT_SCALE / np.sqrt(size[-1]))
+        if name == "output.weight" or kind == "nextn.shared_head_head.weight":
+            output = self.mixture.draw("output.weight", size)
+            output *= np.float32(LOGIT_SCALE / np.sqrt(size[-1]))
             output[:, : size[-1] // 2] *= OF_LAST if self.lag > 1 else 1.0
             if architecture in NEMOTRON:  # the norm of its head takes the mean away
                 output -= output.mean(axis=1, keepdims=True)
-            return output
+            return output if turn < 0 else self.shape.signs[turn][1] * output
         weights = make_tensor(self.mixture, architecture, name, size)
         ends_block = kind.split(".")[0] in {
             "attn_output",
@@ -546,7 +547,8 @@ def write_with_head(
             writer.add_tensor(name, trigram.drafted.astype(np.int64))
             continue
         weights = makers.get(architecture, trigram.tensor)(architecture, name, size)
-        if name == ("token_embd.weight" if architecture == ASSISTANT else "output.weight"):
+        of_tokens = "token_embd.weight" if architecture == ASSISTANT else "output.weight"
+        if name == of_tokens or name.endswith("shared_head_head.weight"):
             silence(weights, silent if architecture != EAGLE else ())
         add_tensor(writer, name, weights, STORED[quantisation])
     finish(writer)

@@ -479,10 +479,12 @@ def eagle_draft(shape: Shape) -> Tensors:
 def prediction_heads(architecture: str, shape: Shape) -> Tensors:
     """The prediction heads (MTP) behind a model's last layer."""
     for index in range(shape.num_in_turn):
-        yield from prediction_head(architecture, shape, f"blk.{shape.num_layers + index}")
+        block = f"blk.{shape.num_layers + index}"
+        yield from prediction_head(architecture, shape, block)
         if architecture in IN_TURN:
-            block = f"blk.{shape.num_layers + index}"
             yield f"{block}.nextn.shared_head_norm.weight", (shape.width,)
+        elif shape.num_in_turn > 1:  # its state is that behind the norm, from which it drafts
+            yield f"{block}.nextn.shared_head_head.weight", (shape.vocabulary, shape.width)
 
 
 def prediction_head(architecture: str, shape: Shape, block: str) -> Tensors:
@@ -700,7 +702,7 @@ BLOCK_LAYERS = (1, 3)
 STREAMS = "deepseek4"
 NUM_STREAMS, OUTPUT_GROUPS = 4, 2
 IN_TURN = frozenset({"mimo2", "step35"})
-"""Architectures that may have several heads in turn, which slide a window."""
+"""Architectures of which heads slide a window, and may be several in turn, as Hunyuan 3's may."""
 MUSE, MINIMAX_01 = "muse-glimmer", "minimax-01"
 SLIDING = IN_TURN | {"gemma3", "gemma4", ASSISTANT, STREAMS, MUSE}
 NEMOTRON_MOE = "nemotron_h_moe"
@@ -893,7 +895,7 @@ def add_window(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None
     of_heads = [True] * (shape.num_in_turn if has_head else 0)
     is_odd = architecture == "step35"  # whose other layers rotate half of each head only
     pattern = [shape.is_sliding(number + is_odd) for number in range(count)]
-    if architecture != MUSE:  # three of four of its layers slide their window
+    if architecture not in {MUSE, STREAMS}:  # which say nothing of their layers' windows
         writer.add_sliding_window_pattern([*pattern, *of_heads])
     if architecture in {"gemma4", ASSISTANT}:
         writer.add_uint32(f"{architecture}.embedding_length_per_layer_input", 0)
