@@ -8,7 +8,11 @@ The limit is the speed at which the weights could be read: a step reads the targ
 draft model once per drafted token, at the memory's bandwidth. NVIDIA's driver knows that of its
 GPUs, and that of a software renderer is measured; name others with --bandwidth.
 
+With --memory it measures instead where the parts of a mixture of experts are best on a GPU with
+this much memory, for which it writes one that is too large: whole layers on the CPU, or experts.
+
     python scripts/measure/measure_gpu.py                            # a GPU with 12 GB or more
+    python scripts/measure/measure_gpu.py --memory 8                 # a mixture of 16 GB
     python scripts/measure/measure_gpu.py --backend vulkan --tiny    # tries it anywhere
 """
 
@@ -20,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +38,15 @@ from scripts.support.llama_server import MeasuredServer, measured_server
 from scripts.support.llama_tools import find_tool, installed_version
 from scripts.support.machine_line import machine_line
 from scripts.support.made_pair import Shape, make_pair, prompt_tokens
+from scripts.support.placed_mixture import shape_for, ways_to_place, write_mixture
+from scripts.support.placed_mixture import table as placement_table
 from scripts.support.reading_limit import Answer, Limit, limit_of, table
 from specchat import Engine
+from specchat.cli.placement_tuning import placed, time_placement
 from specchat.llama.child_process import ask_for_build
-from specchat.planning.device import Device, gpus_of
+from specchat.planning.device import Device, find_machine, gpus_of
+from specchat.planning.forecast import devices_of
+from specchat.planning.memory import HOST
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = "MEASURED_BUILD"
@@ -205,6 +215,38 @@ def measure(
     return answers
 
 
+def measure_placements(options: argparse.Namespace, gpu: Device) -> str:
+    """Write a mixture of experts, time each way to place it, and return the page."""
+    memory = int(2**30 * options.memory)
+    path = write_mixture(options.folder, shape_for(memory))
+    say(f"wrote {path}")
+    gpu = replace(gpu, measured_bandwidth=options.bandwidth)
+    host = devices_of(find_machine())[HOST]
+    loading, predicted = ways_to_place(path, gpu, host, memory)
+    timed = []
+    for plan in predicted:
+        timed.append(time_placement(placed(loading, plan), plan))
+        say(timed[-1].placement)
+    size, rates = path.stat().st_size / 1e9, [each.bandwidth / 1e9 for each in (gpu, host)]
+    lines = [
+        f"{gpu.label} ({gpu.name}), as if it had {options.memory:g} GiB; {machine_line()}",
+        f"A mixture of experts with random weights, {size:.3g} GB; context {loading.ctx}.",
+        f"Predicted from {rates[0]:.0f} GB/s on the GPU and {rates[1]:.0f} GB/s here.",
+        "",
+        *placement_table(predicted, timed),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def measure_pair(options: argparse.Namespace, gpu: Device, deadline: float) -> str:
+    """Write a pair, decode with it in every way until the deadline, and return the page."""
+    pair = make_pair(options.folder, options.shape, agreement=0.7, tokens=128, gpu_layers=99)
+    with ExitStack() as stack:
+        running = contestants(options, stack)
+        answers = measure(options, running, deadline)
+    return report(gpu, limit_of(options.folder, options.bandwidth), answers, pair.agreement)
+
+
 def report(
     gpu: Device, limit: Limit, answers: dict[float, dict[str, list[Answer]]], agreement: float
 ) -> str:
@@ -233,7 +275,9 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--backend", choices=[name for name in MAKERS if name != "cpu"], default="")
     parser.add_argument("--tiny", action="store_true", help="a pair that any device decodes")
-    parser.add_argument("--folder", type=Path, help="of the pair (default: user cache)")
+    help_text = "of a GPU, in GiB: place a mixture of experts that is too large for it"
+    parser.add_argument("--memory", type=float, metavar="GIB", help=help_text)
+    parser.add_argument("--folder", type=Path, help="of the files (default: user cache)")
     parser.add_argument("--tools", type=Path, help="folder of llama-server (default: build it)")
     parser.add_argument("--without-server", action="store_true", help="measure specchat alone")
     parser.add_argument("--bandwidth", type=float, help="of the GPU's memory, in GB/s")
@@ -245,7 +289,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Provide the build and the pair, measure, and print the tables."""
+    """Provide the build, measure, and print the tables."""
     options = parse_arguments()
     use_build(options.backend)
     deadline = time.monotonic() + 60 * options.minutes
@@ -254,12 +298,10 @@ def main() -> None:
         "tiny-pair" if options.tiny else "gpu-pair"
     )
     gpu = find_gpu()
-    pair = make_pair(options.folder, options.shape, agreement=0.7, tokens=128, gpu_layers=99)
-    bandwidth = 1e9 * options.bandwidth if options.bandwidth else bandwidth_of(gpu)
-    with ExitStack() as stack:
-        running = contestants(options, stack)
-        answers = measure(options, running, deadline)
-    page = report(gpu, limit_of(options.folder, bandwidth), answers, pair.agreement)
+    options.bandwidth = 1e9 * options.bandwidth if options.bandwidth else bandwidth_of(gpu)
+    page = (
+        measure_placements(options, gpu) if options.memory else measure_pair(options, gpu, deadline)
+    )
     if options.output:
         options.output.write_text(page, "utf-8")
     print(page, end="")

@@ -61,13 +61,32 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
+class MixtureShape(Shape):
+    """The size of a llama model with experts; `feed_forward` is that of one."""
+
+    experts: int = 128
+    experts_used: int = 8
+
+
+@dataclass(frozen=True, slots=True)
 class Tensor:
-    """A matrix of random Q4_0 weights (`spread` = standard deviation of an output) or a norm."""
+    """A matrix of random Q4_0 weights (`spread` = standard deviation of an output) or a norm.
+
+    The rows are those of all experts, if there are any.
+    """
 
     name: str
     rows: int
     columns: int
     spread: float | None
+    experts: int = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the weights in the file."""
+        if self.spread is None:
+            return 4 * self.columns
+        return self.rows * self.columns // BLOCK * BLOCK_BYTES
 
     def scale(self, factor: float = 1.0) -> np.float16:
         """Return the scale of every block, for inputs of standard deviation 1."""
@@ -140,9 +159,14 @@ def layer_tensors(shape: Shape, layer: int) -> Iterator[Tensor]:
     yield Tensor(prefix + "attn_v.weight", narrow, wide, 1.0)
     yield Tensor(prefix + "attn_output.weight", wide, wide, 2.0)
     yield Tensor(prefix + "ffn_norm.weight", 1, wide, None)
-    yield Tensor(prefix + "ffn_gate.weight", hidden, wide, 1.0)
-    yield Tensor(prefix + "ffn_up.weight", hidden, wide, 1.0)
-    yield Tensor(prefix + "ffn_down.weight", wide, hidden, 2.0)
+    experts, kind = 0, ""
+    if isinstance(shape, MixtureShape):
+        experts, kind = shape.experts, "_exps"
+        yield Tensor(prefix + "ffn_gate_inp.weight", experts, wide, 1.0)
+    times = max(1, experts)
+    yield Tensor(f"{prefix}ffn_gate{kind}.weight", times * hidden, wide, 1.0, experts)
+    yield Tensor(f"{prefix}ffn_up{kind}.weight", times * hidden, wide, 1.0, experts)
+    yield Tensor(f"{prefix}ffn_down{kind}.weight", times * wide, hidden, 2.0, experts)
 
 
 def all_tensors(shape: Shape) -> Iterator[Tensor]:
@@ -184,6 +208,9 @@ def add_metadata(writer: gguf.GGUFWriter, shape: Shape, layers: int) -> None:
     writer.add_feed_forward_length(shape.feed_forward)
     writer.add_head_count(shape.heads)
     writer.add_head_count_kv(shape.kv_heads)
+    if isinstance(shape, MixtureShape):
+        writer.add_expert_count(shape.experts)
+        writer.add_expert_used_count(shape.experts_used)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(shape.width // shape.heads)
     writer.add_vocab_size(shape.vocabulary)
@@ -244,11 +271,13 @@ def add_tensor_header(writer: gguf.GGUFWriter, tensor: Tensor) -> None:
     """Announce a tensor that is written later."""
     if tensor.spread is None:
         shape: tuple[int, ...] = (tensor.columns,)
-        writer.add_tensor_info(tensor.name, shape, np.dtype(np.float32), tensor.columns * 4)
+        writer.add_tensor_info(tensor.name, shape, np.dtype(np.float32), tensor.num_bytes)
         return
     shape = (tensor.rows, tensor.columns // BLOCK * BLOCK_BYTES)
+    if tensor.experts:
+        shape = (tensor.experts, tensor.rows // tensor.experts, *shape[1:])
     kind = gguf.GGMLQuantizationType.Q4_0
-    writer.add_tensor_info(tensor.name, shape, np.dtype(np.uint8), math.prod(shape), kind)
+    writer.add_tensor_info(tensor.name, shape, np.dtype(np.uint8), tensor.num_bytes, kind)
 
 
 def rescale(path: Path, tensors: Sequence[Tensor], factor: float) -> None:
