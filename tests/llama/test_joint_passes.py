@@ -269,6 +269,47 @@ def test_the_places_of_texts_are_of_no_matter(tiny: WriteModel, architecture: st
                 assert np.array(text.evaluate([99], 1)) == pytest.approx(wanted, abs=TOLERANCE)
 
 
+@table(("architecture", "length"), product(ARCHITECTURES, (21, 14)))
+def test_a_text_that_waits_after_a_rollback_is_moved_by_the_passes_of_others(
+    tiny: WriteModel, architecture: str, length: int
+) -> None:
+    """It has stepped back within its last pass, or into its prompt, when others share a pass.
+
+    Where that took a saved state, the tokens behind it wait to be read again: its next pass does.
+    """
+    random = np.random.default_rng(4)
+    prompts = [random.integers(3, 250, 20).tolist() for _ in range(3)]
+    draft, known_rows = [61, 62, 63], dict[tuple[int, ...], Any]()
+
+    def row_after(text: list[int]) -> Any:
+        if tuple(text) not in known_rows:
+            known_rows[tuple(text)] = rows_alone(tiny, architecture, text, [99])
+        return pytest.approx(known_rows[tuple(text)], abs=TOLERANCE)
+
+    with memories(tiny, architecture, 3) as texts:
+        joint = JointPasses(texts, float)
+        for order, waiting in product(((0, 1, 2), (2, 0, 1), (1, 2, 0)), range(3)):
+            for text in texts:
+                text.prefill([])
+            for number in order:
+                texts[number].prefill(prompts[number][:12])  # a state is kept there
+                texts[number].prefill(prompts[number])
+                texts[number].mark()
+            texts[waiting].evaluate(draft, len(draft))
+            texts[waiting].rollback(length)
+            taking = [number for number in range(3) if number != waiting]
+            rows_of(joint, [TargetPass(texts[number], draft, 3) for number in taking])
+            for number in taking:
+                texts[number].rollback(21)
+            joint.settle()
+            known = [[*prompts[number], draft[0]] for number in range(3)]
+            known[waiting] = known[waiting][:length]
+            assert [text.tokens for text in texts] == known
+            passes = [TargetPass(text, [99], 1) for text in texts]
+            for own, rows in zip(known, rows_of(joint, passes), strict=True):
+                assert np.array(rows) == row_after(own)
+
+
 @table("architecture", ARCHITECTURES)
 def test_the_memory_of_several_texts_is_as_large_as_planned(
     tiny: WriteModel, architecture: str

@@ -209,6 +209,40 @@ def test_answers_that_arrive_at_any_time_are_those_they_would_be_alone(
                     assert waiter.tokens == alone[number]
 
 
+@pytest.mark.parametrize("architecture", ["llama", "qwen35", "granitehybrid"])
+def test_a_turn_of_several_answers_gives_way_to_a_third(
+    shallow: WriteModel, architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two are decoded at once; the third has a turn with one of them before they have ended."""
+    groups: list[list[int]] = []
+    begin = LocalEngine.begin_together
+
+    def noted(self: LocalEngine, requests: Any) -> Any:
+        groups.append(sorted(PROMPTS.index(each.prompt) for each in requests))
+        return begin(self, requests)
+
+    monkeypatch.setattr(LocalEngine, "begin_together", noted)
+    monkeypatch.setattr("specchat.sharing.answer_turn.SLICE_SECONDS", 0.02)
+    lengths = (300, 300, 40)
+    with shared(replace(loading_of(shallow, architecture), at_once=2)) as engine:
+        alone = [
+            Waiter(engine, prompt, "a", draft_length=3, max_tokens=length).wait().tokens
+            for prompt, length in zip(PROMPTS, lengths, strict=False)
+        ]
+        engine.call(lambda owned: owned.forget())
+        waiters = [
+            Waiter(engine, PROMPTS[number], f"{number}", draft_length=3, max_tokens=lengths[number])
+            for number in (0, 1)
+        ]
+        for waiter in waiters:
+            waiter.wait(lambda waiter=waiter: bool(waiter.tokens))  # type: ignore[misc]
+        third = Waiter(engine, PROMPTS[2], "c", draft_length=3, max_tokens=lengths[2]).wait()
+        assert not all(waiter.ticket.is_over for waiter in waiters)
+        assert [each.wait().tokens for each in (*waiters, third)] == alone
+    assert groups[0] == [0, 1]
+    assert any(2 in group and len(group) == 2 for group in groups)
+
+
 def test_answers_are_decoded_together(shallow: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that arrive while others write join them, and a comparison of speeds is alone."""
     groups: list[int] = []
