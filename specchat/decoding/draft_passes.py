@@ -24,14 +24,17 @@ prompt, and before the place where the next prompt is expected to leave this one
 class PassResult(NamedTuple):
     """The rows of a target pass, one after each node of the draft, and the seconds it took.
 
-    As many answers took part as are `num_sharing`; alone, this one would have taken `apart_s`, 0 if
-    that is not known.
+    As many answers took part as are `num_sharing`, of which `num_drafting` had a draft; the longest
+    part had `num_longest` tokens. Alone, this one would have taken `apart_s`. Each is 0 if it is
+    not known.
     """
 
     rows: Rows
     seconds: float
     num_sharing: int = 1
     apart_s: float = 0.0
+    num_drafting: int = 0
+    num_longest: int = 0
 
 
 class TargetPass(NamedTuple):

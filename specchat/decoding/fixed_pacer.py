@@ -82,5 +82,7 @@ class FixedPacer:
     ) -> None:
         """Do nothing."""
 
-    def end_step(self, emitted: Sequence[int], seconds: float) -> None:
+    def end_step(
+        self, emitted: Sequence[int], seconds: float, num_drafting: int = 0, num_longest: int = 0
+    ) -> None:
         """Do nothing."""

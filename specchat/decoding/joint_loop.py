@@ -128,8 +128,10 @@ class _Joint:
                 pass
             else:
                 seconds = perf_counter() - began
+                drafting = sum(each.num_rows > 1 for each in wanted)
+                longest = max(each.num_tokens for each in wanted)
                 results = [
-                    PassResult(own, seconds, len(group), each)
+                    PassResult(own, seconds, len(group), each, drafting, longest)
                     for own, each in zip(rows, apart, strict=True)
                 ]
         concluded: list[tuple[_Running, Chunk | SpecchatError]] = []

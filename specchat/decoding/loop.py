@@ -213,9 +213,10 @@ class Answer:
 
         wanted = passes.wanted(tree)  # which may take a copy of the memory
         preparing = perf_counter() - began - drafting
-        rows, verifying, num_sharing, apart = (yield wanted) or wanted.make()
-        self._statistics.count_pass(verifying, num_sharing, apart)
-        verifying += preparing
+        made = (yield wanted) or wanted.make()
+        rows, num_sharing = made.rows, made.num_sharing
+        self._statistics.count_pass(made.seconds, num_sharing, made.apart_s)
+        verifying = made.seconds + preparing
         evaluated = perf_counter()
 
         path, own, chances = self._verify(tree, rows)
@@ -224,7 +225,8 @@ class Answer:
         # an answer may end within the accepted tokens, before its last node
         self._drafter.observe(chunk.tokens, min(len(path), num_decided))
         share = (verifying + perf_counter() - evaluated) / num_sharing
-        self._pacer.end_step(chunk.tokens[:num_decided], share)
+        beside = made.num_drafting, made.num_longest
+        self._pacer.end_step(chunk.tokens[:num_decided], share, *beside)
         if self.num_sharing > 1:  # it also waited for the drafts of others
             began = self._ended or began
         began += self.waited_s

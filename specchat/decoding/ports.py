@@ -237,8 +237,14 @@ class Pacer(Protocol):
         `branches` are those beside the draft, if some were replaced since they were chosen.
         """
 
-    def end_step(self, emitted: Sequence[int], seconds: float) -> None:
-        """Learn from the tokens that a step verified or drew, and its time without drafting."""
+    def end_step(
+        self, emitted: Sequence[int], seconds: float, num_drafting: int = 0, num_longest: int = 0
+    ) -> None:
+        """Learn from the tokens that a step verified or drew, and its time without drafting.
+
+        If answers shared its pass, the time is this one's share, `num_drafting` of them drafted,
+        and the longest part of the pass had `num_longest` tokens.
+        """
 
 
 class Drafter(Protocol):

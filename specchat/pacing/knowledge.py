@@ -8,7 +8,7 @@ from math import isfinite
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.pacing.calibration import Calibration
 from specchat.pacing.recent_drafts import LONGEST, RecentDrafts
-from specchat.pacing.recent_seconds import RecentSeconds, middle
+from specchat.pacing.recent_seconds import RecentSeconds, SharedSeconds, middle
 from specchat.passes.learned_cache import LearnedPair
 from specchat.passes.pass_costs import QUANTISED, PassCosts, Stair
 
@@ -59,7 +59,9 @@ class Knowledge:
         self.longest = LONGEST
         self.target = PassCosts(LONGEST_KNOWN, stair)
         self.target.learn_record(record.target)
-        self.verifying = RecentSeconds(self.target.seconds, lambda: self.target.is_known)
+        self.verifying: RecentSeconds = RecentSeconds(
+            self.target.seconds, lambda: self.target.is_known
+        )
         self.credits = defaultdict(lambda: INITIAL_CREDIT)
         for name, credit in record.credits.items():
             if isfinite(credit):
@@ -98,9 +100,9 @@ class Knowledge:
     def shared_by(self, count: int) -> "Knowledge":
         """Return what is known for answers whose passes as many answers share.
 
-        Where each drafts as many tokens as the others, a pass over n of its tokens reads `count`
-        times n in all, and each answer's share of it stands beside its own draft passes. What is
-        accepted is learned for all; what passes take now, is not.
+        A pass over n tokens of each reads `count` times n in all; shorter parts are padded to that.
+        An answer's share of it stands beside its own draft passes, with what a draft adds charged
+        to those that draft. What is accepted is learned for all; what passes take now, is not.
         """
         shared = Knowledge()
         shared.longest = self.longest
@@ -108,7 +110,9 @@ class Knowledge:
         shared.target = self.target.for_several(count)
         if self.split:
             shared.split = replace(self.split, on_gpus=self.split.on_gpus.for_several(count))
-        shared.verifying = RecentSeconds(shared.target.seconds, lambda: shared.target.is_known)
+        shared.verifying = SharedSeconds(
+            shared.target.seconds, lambda: shared.target.is_known, count
+        )
         shared.credits, shared._costs = self.credits, self._costs  # the same class
         shared._drafts, shared._calibrations = self._drafts, self._calibrations
         return shared

@@ -69,6 +69,7 @@ class LearningPacer:
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
         self._num_plain = self._most = 0
+        self._knowledge.verifying.begin_answer()
         self._choice.may_look_back = not self.is_replay
         self._choice.begin_answer(depth)
         return self._choice.way.length > 0
@@ -128,15 +129,22 @@ class LearningPacer:
             confidences = [hint.confidence for origin, hint in read if origin == self._origin]
             self._choice.add(PastDraft(tuple(confidences), tuple(own)), is_look=self._is_look)
 
-    def end_step(self, emitted: Sequence[int], seconds: float) -> None:
-        """Learn from a step's emitted tokens, and its time without drafting."""
-        knowledge, depth, count = self._knowledge, self._depth, self._count + self._num_forced
+    def end_step(
+        self, emitted: Sequence[int], seconds: float, num_drafting: int = 0, num_longest: int = 0
+    ) -> None:
+        """Learn from a step's emitted tokens, and its time without drafting.
+
+        A pass that answers shared takes as long as if each had as many tokens as the longest part.
+        """
+        knowledge, depth = self._knowledge, self._depth
+        count = max(self._count + self._num_forced, num_longest)
         verifying = knowledge.verifying
+        verifying.note_drafting(num_drafting)
         is_plain = count == 1 and not self._num_passes
         self._num_plain = self._num_plain + 1 if is_plain else 0
         size = PLAIN if self._num_plain >= SETTLED else count
         if knowledge.target.is_known and not is_plain:
-            expected, changed = verifying.seconds(size, depth), count != self._last_count
+            expected, changed = verifying.expected(size, depth), count != self._last_count
             knowledge.note_change(seconds, expected, changed=changed)
         verifying.observe(size, depth, seconds)
         self._last_count = count

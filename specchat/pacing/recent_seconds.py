@@ -28,6 +28,8 @@ MOST_WAITING = 256
 NUM_LEVELS = 6
 """The passes of any length that the speed is the median of: an even number, as two lengths in turn
 would else each be taken for the usual one, and neither bias be learned."""
+NUM_SHARED = 16
+"""The passes with drafts whose mean tells how many answers draft when one does."""
 PRIOR = 3.0
 """The passes that a bias of 1 counts as."""
 
@@ -82,6 +84,16 @@ class RecentSeconds:
             self._biases[place] = (len(ratios) * middle(ratios) + PRIOR) / (len(ratios) + PRIOR)
 
     def seconds(self, size: int, depth: int) -> float:
+        """Return the time that one of this size takes now, as decisions are to count it."""
+        return self.expected(size, depth)
+
+    def begin_answer(self) -> None:
+        """Begin another answer."""
+
+    def note_drafting(self, count: int) -> None:
+        """Note how many of the answers that shared a pass drafted, 0 if none did."""
+
+    def expected(self, size: int, depth: int) -> float:
         """Return the time that one of this size takes now."""
         self._catch_up()
         return self._nominal(size, depth) * self._speed * self._bias((bucket_of(depth), size))
@@ -110,6 +122,36 @@ class RecentSeconds:
             default=(0, 0, 1.0),
         )  # fmt: skip
         return nearest[-1]
+
+
+class SharedSeconds(RecentSeconds):
+    """An answer's share of the seconds of passes that several answers share.
+
+    All of them wait for what a draft adds to the pass, whether they draft or not. So those that do
+    are charged with what it adds for all, each with as much of it as there are others that draft.
+    """
+
+    def __init__(self, nominal: Seconds, is_measured: Callable[[], bool], count: int) -> None:
+        """Begin with an answer's share of a pass for as many answers."""
+        self._count = self._num_drafting = float(count)
+        super().__init__(nominal, is_measured)
+
+    def begin_answer(self) -> None:
+        """Expect that all will draft: they may, once each has seen that it pays."""
+        self._num_drafting = self._count
+
+    def note_drafting(self, count: int) -> None:
+        """Note how many of the answers that shared a pass drafted, 0 if none did."""
+        if count:
+            self._num_drafting += (count - self._num_drafting) / NUM_SHARED
+
+    def seconds(self, size: int, depth: int) -> float:
+        """Return what one of this size is charged with."""
+        expected = self.expected(size, depth)
+        if size <= 1:
+            return expected
+        plain = self.expected(1, depth)
+        return plain + (expected - plain) * self._count / self._num_drafting
 
 
 def middle(values: Iterable[float]) -> float:

@@ -389,6 +389,42 @@ def test_a_passage_that_was_not_taken_is_learned_from(
     assert (taken[-1] > 0) == is_believed
 
 
+@pytest.mark.parametrize(("num_drafting", "pays"), [(4, True), (1, False)])
+def test_a_draft_must_pay_for_all_that_wait_for_its_pass(
+    num_drafting: int, pays: bool, on: Callable[..., LearningPacer]
+) -> None:
+    """Where all draft, each pays its share; one that drafts alone pays for the others, too."""
+    knowledge = measured(SimulatedMachine(LINE, 0.05, always(0.5)), Knowledge()).shared_by(4)
+    pacer, passage = (
+        on(SimulatedMachine(LINE, 0.05, always(0.5)), knowledge),
+        Distribution.certain(5),
+    )
+    pacer.expects_drafting(10)
+    taken = list[int]()
+    for _ in range(60):
+        pacer.begin_step(10, 16)
+        taken.append(pacer.take("suffix", [Hint(0.98, passage)] * 3))
+        length = max(taken) + 1
+        pacer.end_step([5], LINE[4 * length] / 4, num_drafting, length)
+    assert taken[0] > 0
+    assert (taken[-1] > 0) == pays
+    pacer.expects_drafting(10)
+    pacer.begin_step(10, 16)
+    assert pacer.take("suffix", [Hint(0.98, passage)] * 3) > 0  # the others may draft by now
+
+
+def test_a_pass_that_others_lengthen_is_not_a_plain_one(on: Callable[..., LearningPacer]) -> None:
+    """Else plain decoding would seem as slow as their drafts, and drafting cost nothing more."""
+    machine = SimulatedMachine(LINE, 0.05, always(0.5))
+    knowledge = measured(machine, Knowledge()).shared_by(4)
+    pacer = on(machine, knowledge)
+    plain = knowledge.verifying.expected(1, 10)
+    for _ in range(40):
+        pacer.begin_step(10, 16)
+        pacer.end_step([5], LINE[16] / 4, 1, 4)
+    assert knowledge.verifying.expected(1, 10) == pytest.approx(plain, rel=0.05)
+
+
 def test_passages_are_taken_as_far_as_they_pay(on: Callable[..., LearningPacer]) -> None:
     """They cost no draft pass, only a longer target pass."""
     pacer = on(SimulatedMachine(LINE, 0.05, always(0.0)))
