@@ -158,6 +158,10 @@ def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -
         draft = draft if may_use(drafter, kind.model_kind) else None
     of_pair: dict[str, Any] = {"head": may_use(drafter, "head")}
     of_pair["projector"] = _projector(arguments, pair)
+    if draft and of_pair["projector"]:
+        from specchat.catalogue.projectors import projector_for
+
+        of_pair["draft_projector"] = projector_for(draft)
     if "workers" not in arguments.settings.given_values(LoadOptions):
         of_pair["workers"] = pair.workers
     return Loading(pair.target, draft, **{**arguments.settings.values(LoadOptions), **of_pair})

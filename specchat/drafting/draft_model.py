@@ -199,7 +199,7 @@ class DraftModelDrafter(Drafter):
             return False
         if num_missed > most:
             self._shorten(most)
-        is_far = not 0 < num_missed <= LONGEST_CATCH_UP
+        is_far = not 0 < num_missed <= LONGEST_CATCH_UP or min(self._tokens[self._num_read :]) < 0
         if is_far or self._num_read < self._model.length:
             self._read()
         return True
@@ -213,7 +213,10 @@ class DraftModelDrafter(Drafter):
         self._num_read = self._model.length
 
     def _shorten(self, num_kept: int) -> None:
-        self._tokens = self._tokens[-num_kept:]
+        first = max(0, len(self._tokens) - num_kept)
+        while self._tokens[first] < 0:  # it may be in the middle of an image
+            first += 1
+        self._tokens = self._tokens[first:]
         self._num_read = self._model.count_known(self._tokens)
 
 

@@ -8,10 +8,9 @@ tokens that the draft model has read therefore never change when the text grows.
 memory count its own tokens.
 """
 
-import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -30,17 +29,27 @@ with control tokens left out, and 81 % with their names spelled.
 """
 LONGEST_SPELLED = 256
 """The longest token text that is spelled, in bytes; real ones are shorter."""
+CellsFor: TypeAlias = Callable[[int], Sequence[int]]
+"""Returns the draft model's cells for the part of an image that begins with one of the target's."""
+
+
+def no_cells(_: int) -> Sequence[int]:
+    """Return none, for a draft model that reads text only."""
+    return ()
 
 
 class TokenMap:
     """The map between two models whose first `size` tokens are the same.
 
-    Cells of images, which are below zero, are left out unless it `keeps_images`: a draft model
-    reads text only, and drafts better without than with something in their place.
+    Cells of images, which are below zero, are left out unless it `keeps_images`, or `cells_for` the
+    first one of an image returns the draft model's own: one that reads text only drafts better
+    without an image than with something in its place.
     """
 
-    def __init__(self, size: int, *, keeps_images: bool = False) -> None:
-        self._size, self._keeps_images = size, keeps_images
+    def __init__(
+        self, size: int, *, keeps_images: bool = False, cells_for: CellsFor = no_cells
+    ) -> None:
+        self._size, self._keeps_images, self._cells_for = size, keeps_images, cells_for
 
     def prompt(self, tokens: Sequence[int]) -> list[int]:
         """Return the draft model's tokens for a text from its beginning."""
@@ -48,8 +57,15 @@ class TokenMap:
 
     def read(self, tokens: Sequence[int]) -> list[int]:
         """Return the draft model's tokens for some of the target's, at least one for each text."""
-        least = -math.inf if self._keeps_images else 0
-        return [token if token < self._size else STAND_IN for token in tokens if token >= least]
+        if self._keeps_images or not tokens or min(tokens) >= 0:
+            return [token if token < self._size else STAND_IN for token in tokens]
+        read: list[int] = []
+        for token in tokens:
+            if token >= 0:
+                read.append(token if token < self._size else STAND_IN)
+            else:
+                read += self._cells_for(token)
+        return read
 
     def sampling(self, sampling: Sampling) -> Sampling:
         """Return sampling options with the draft model's ids."""
@@ -89,9 +105,14 @@ class CommonTokenMap(TokenMap):
     """
 
     def __init__(
-        self, common: CommonVocabulary, target: SpecialTokens, draft: SpecialTokens
+        self,
+        common: CommonVocabulary,
+        target: SpecialTokens,
+        draft: SpecialTokens,
+        *,
+        cells_for: CellsFor = no_cells,
     ) -> None:
-        super().__init__(0)
+        super().__init__(0, cells_for=cells_for)
         self._common, self._bos, opening = common, target.bos(), draft.bos()
         self._opening = [] if opening is None else [opening]
         self._drafted = {
@@ -122,8 +143,8 @@ class CommonTokenMap(TokenMap):
         for token in tokens:
             if token in self._same:
                 read.append(self._same[token])
-            elif token >= 0:
-                read += self._spelling(token)
+            else:
+                read += self._spelling(token) if token >= 0 else self._cells_for(token)
         return read
 
     def sampling(self, sampling: Sampling) -> Sampling:

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from specchat.drafter_registry import resolve
+from specchat.drafting.token_map import CellsFor, no_cells
 from specchat.engine.api import EngineFacts, Loading
 from specchat.engine.pair_files import PairFiles
 from specchat.engine.remote_workers import RemoteWorkers
@@ -34,10 +35,11 @@ SPARE_SHARE = 0.25
 class LoadedPair:
     """A pair's contexts and the plan they were made by.
 
-    `loading` lacks a draft that cannot be run and workers that are not used. `devices` are those
-    of the plan: the host, workers' and GPUs. `draft_context` is None without a draft, or without
+    `loading` lacks a draft that cannot be run and workers that are not used. `devices` are those of
+    the plan: the host, workers' and GPUs. `draft_context` is None without a draft, or without
     memory for it. The memories of further texts and of their drafts are `beside` those of the
-    first. `target_options` and `draft_options` are those that the plan gave each model. With
+    first. `draft_cells` returns a draft model's cells for those of the target's images.
+    `target_options` and `draft_options` are those that the plan gave each model. With
     `chooses_threads`, the user left their number to specchat.
     """
 
@@ -52,6 +54,7 @@ class LoadedPair:
     draft_context: DraftContext | None = None
     beside: Sequence[tuple[TextMemory, DraftContext | None]] = ()
     chooses_threads: bool = False
+    draft_cells: CellsFor = no_cells
 
     @contextmanager
     def with_empty_memory(self, ctx: int, abort: AbortFlag) -> Iterator["LoadedPair"]:

@@ -6,11 +6,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
+from specchat.drafting.token_map import CellsFor, no_cells
 from specchat.engine.api import Loading
 from specchat.engine.loaded_pair import LoadedPair, make_draft_context
-from specchat.engine.pair_files import read_pair_files
+from specchat.engine.pair_files import PairFiles, read_pair_files
 from specchat.engine.remote_workers import find_workers
 from specchat.errors import OutOfMemory
+from specchat.gguf.header import Header
+from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
 from specchat.llama.draft_context import DraftContext
 from specchat.llama.library import AbortFlag
@@ -68,14 +71,8 @@ def load_pair(
             notice = f"less memory was free than reported, so the plan is: {smaller.summary}"
             plan = replace(smaller, notice=notice)
             continue
-        if files.projector is not None:
-            from specchat.llama.vision import Vision  # who only writes does not wait for it
-
-            threads = num_threads(loading.target, loading.threads)
-            is_on_gpu = planner.has_room_for_projector(plan)
-            context.model.vision = Vision(
-                files.projector, context.model, abort, threads=threads, is_on_gpu=is_on_gpu
-            )
+        is_on_gpu = planner.has_room_for_projector(plan)
+        draft_cells = _join_projectors(loading, files, context, draft_context, abort, is_on_gpu)
         return LoadedPair(
             loading=loading,
             files=files,
@@ -88,7 +85,37 @@ def load_pair(
             draft_context=draft_context,
             beside=beside,
             chooses_threads=chooses_threads,
+            draft_cells=draft_cells,
         )
+
+
+def _join_projectors(
+    loading: Loading,
+    files: PairFiles,
+    context: TreeContext,
+    draft_context: DraftContext | None,
+    abort: AbortFlag,
+    is_on_gpu: bool,
+) -> CellsFor:
+    """Let the target read images and, with a projector of its own, its draft model, too.
+
+    Returns the function that returns the draft model's cells for the target's.
+    """
+    if files.projector is None:
+        return no_cells
+    from specchat.llama.shared_images import SharedImages  # who only writes waits for neither
+    from specchat.llama.vision import Vision
+
+    def vision(projector: Header, model: Model) -> Vision:
+        threads = num_threads(loading.target, loading.threads)
+        return Vision(projector, model, abort, threads=threads, is_on_gpu=is_on_gpu)
+
+    context.model.vision = own = vision(files.projector, context.model)
+    if files.draft_projector is None or not isinstance(draft_context, Context):
+        return no_cells
+    draft_context.model.vision = of_draft = vision(files.draft_projector, draft_context.model)
+    context.model.vision = both = SharedImages(own, of_draft, draft_context.native.chunk)
+    return both.draft_cells
 
 
 def _load_models(

@@ -350,9 +350,9 @@ class LocalEngine(Engine):
         # a head reads the target's states of images
         is_head = bool(pair.files.kind and pair.files.kind.is_head)
         size = min(vocabulary.size for vocabulary in vocabularies)
-        tokens = TokenMap(size, keeps_images=is_head)
-        if pair.files.common_vocabulary and self._draft_context:
-            tokens = CommonTokenMap(pair.files.common_vocabulary, *vocabularies)
+        tokens = TokenMap(size, keeps_images=is_head, cells_for=pair.draft_cells)
+        if common := pair.files.common_vocabulary if self._draft_context else None:
+            tokens = CommonTokenMap(common, *vocabularies, cells_for=pair.draft_cells)
         return Materials(
             draft_model=None if self.facts.draft_off_reason else self._draft_context,
             tokens=tokens,

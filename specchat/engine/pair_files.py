@@ -20,7 +20,7 @@ class PairFiles:
     `draft` is None if there is none, or a head that this build of llama.cpp cannot run: then
     `no_head_reason` says why. Models of different vocabularies have a `common_vocabulary`.
     `origin_notice` says that the draft was made for other weights, empty if it was not. The
-    `projector` makes images readable for the target.
+    `projector` makes images readable for the target, and the `draft_projector` for the draft.
     """
 
     target: Sizes
@@ -29,6 +29,7 @@ class PairFiles:
     no_head_reason: str | None = None
     origin_notice: str = ""
     projector: Header | None = None
+    draft_projector: Header | None = None
 
     @property
     def kind(self) -> DraftKind | None:
@@ -50,4 +51,12 @@ def read_pair_files(loading: Loading) -> PairFiles:
     sizes = Sizes(draft)
     common = None if sizes.kind.is_head else common_vocabulary(target, draft)
     notice = other_weights_notice(target, draft)
-    return PairFiles(Sizes(target), sizes, common, origin_notice=notice, projector=projector)
+    own = loading.draft_projector if projector and not sizes.kind.is_head else None
+    return PairFiles(
+        Sizes(target),
+        sizes,
+        common,
+        origin_notice=notice,
+        projector=projector,
+        draft_projector=read_projector(own, draft) if own else None,
+    )

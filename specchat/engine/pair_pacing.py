@@ -285,7 +285,7 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
     paths = [path for path in (loading.target, loading.draft) if path]
     options = loading.values(LoadOptions)
     left_out = ("learn", "exact", "head", "cache_ram", "cache_disk", "at_once", "projector")
-    for name in left_out:
+    for name in (*left_out, "draft_projector"):
         del options[name]
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     plan, shape = pair.plan, pair.context.shape

@@ -50,11 +50,13 @@ class ImageCells:
 class ImageTokens:
     """An image in a prompt: tokens around it, and its cells, which contexts find while this lives.
 
-    A large one may be cut into parts, with tokens between them.
+    A large one may be cut into parts, with tokens between them. A draft model's own of the same
+    image are `beside` them, and live as long.
     """
 
     tokens: list[int]
     cells: tuple[ImageCells, ...]
+    beside: "ImageTokens | None" = None
 
 
 ImageIndex: TypeAlias = "WeakValueDictionary[int, ImageCells]"

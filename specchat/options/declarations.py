@@ -192,6 +192,9 @@ class LoadOptions(Options):
         metavar="FILE|none",
         example="~/models/mmproj.gguf",
     )
+    draft_projector: Path | None = declare(
+        None, "The file that makes images readable for the draft model.", is_setting=False
+    )
     head: bool = declare(
         True, "Load the target's own prediction head, if it has one.", is_setting=False
     )

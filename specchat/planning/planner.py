@@ -70,8 +70,11 @@ class Planner:
         require_cache_type(target, options)
         if draft is not None:
             require_cache_type(draft, options, "" if draft.kind.is_head else ", or --draft none")
-        projector = planned_projector(options.projector)
-        self._image_cells = cells_at_once(projector) if projector else 0
+        files = [options.projector]
+        if draft is not None and not draft.kind.is_head:
+            files.append(options.draft_projector)
+        projectors = [header for header in map(planned_projector, files) if header]
+        self._image_cells = max(map(cells_at_once, projectors), default=0)
         self._host = host_of(devices)
         self.gpus = planned_gpus(devices)
         self._num_remote = sum(bool(gpu.worker) for gpu in self.gpus)
@@ -90,10 +93,10 @@ class Planner:
         )
         self._is_shared = any(gpu.kind == "integrated" for gpu in self.gpus)
         self._budgets = [self._host.budget, *(gpu.budget for gpu in self.gpus)]
-        self.projector_bytes = 0
-        if projector:
-            self.projector_bytes = int(PROJECTOR_SHARE * projector.num_bytes) + PROJECTOR_WORK
-            self._budgets[HOST] = max(0, self._budgets[HOST] - self.projector_bytes)
+        self.projector_bytes = sum(
+            int(PROJECTOR_SHARE * each.num_bytes) + PROJECTOR_WORK for each in projectors
+        )
+        self._budgets[HOST] = max(0, self._budgets[HOST] - self.projector_bytes)
         stored = {STORED_TYPES[tensor.stored].name for tensor in target.header.tensors.values()}
         self._is_inexact = options.exact == "on" and not stored.isdisjoint(INEXACT_REPACKED)
 

@@ -44,6 +44,27 @@ def test_the_one_beside_is_taken_unless_another_is_named(target: Path, tmp_path:
     assert projector_of(target, "--projector", str(other)) == "mine.gguf"
 
 
+def test_a_draft_model_takes_the_one_beside_itself(
+    target: Path, tmp_path: Path, tiny: WriteModel
+) -> None:
+    """Only if the target reads images, too; another's is left out."""
+    folder = tmp_path / "draft"
+    folder.mkdir()
+    draft = folder / "small.gguf"
+    draft.write_bytes(tiny("llama", "half right").read_bytes())
+
+    def of_draft(*words: str) -> str | None:
+        arguments = parse(["ask", "--target", str(target), "--draft", str(draft), *words, "hi"])
+        complete(arguments)
+        found = loading_of(arguments, chosen_pair(arguments)).draft_projector
+        return found.name if found else None
+
+    assert of_draft() is None
+    write_projector(folder / "mmproj-F16.gguf", "mlp")
+    assert of_draft() == "mmproj-F16.gguf"
+    assert of_draft("--projector", "none") is None
+
+
 def test_one_of_the_settings_is_for_the_models_that_it_fits(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: WriteModel
 ) -> None:

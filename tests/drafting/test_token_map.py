@@ -16,11 +16,31 @@ from drafting.toy_vocabularies import DRAFT, TARGET, Special, map_of, writing
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.verification import Verifier, verify_by_block
 from specchat.drafting.draft_model import DraftModelDrafter
-from specchat.drafting.token_map import STAND_IN, CommonTokenMap
+from specchat.drafting.token_map import STAND_IN, CommonTokenMap, TokenMap
 from specchat.testing.toy import LogitsAfter, ToyLanguageModel
 from tables import table
 
 # --- the map ------------------------------------------------------------------------------------
+
+
+def test_images_are_left_out_unless_the_draft_model_has_cells_of_its_own() -> None:
+    """The first cell of a part of an image stands for all of them; heads keep the target's."""
+    text = [1, -5, -6, 2, -7, 3]
+    own = {-5: (-8, -9, -10)}
+    assert TokenMap(10).read(text) == [1, 2, 3]
+    assert TokenMap(10, cells_for=lambda token: own.get(token, ())).read(text) == [
+        *(1, -8, -9, -10, 2, 3)
+    ]
+    assert TokenMap(10, keeps_images=True).read(text) == text
+
+
+def test_a_shortened_text_begins_behind_an_image() -> None:
+    """A part of one cannot be read."""
+    drafter = DraftModelDrafter(ToyLanguageModel(lambda _: np.zeros(9, np.float32)), TokenMap(9))
+    for num_kept, wanted in ((2, [7, 8]), (3, [7, 8]), (5, [7, 8]), (6, [6, -3, -4, -5, 7, 8])):
+        drafter._tokens = [5, 6, -3, -4, -5, 7, 8]
+        drafter._shorten(num_kept)
+        assert drafter._tokens == wanted
 
 
 def test_common_tokens_are_read_one_to_one_and_others_spelled() -> None:

@@ -272,3 +272,34 @@ def test_a_stop_ends_an_answer_within_an_image(
         wanted = answer(engine, *shown)
         engine.forget()
         assert answer(engine, *shown) == wanted
+
+
+@table("family", ["llama", "gemma3", "qwen2vl", "qwen3vl", "qwen35"])
+def test_a_draft_model_reads_images_with_a_projector_of_its_own(
+    shallow: WriteModel,
+    projector: WriteProjector,  # noqa: F811
+    family: str,
+) -> None:
+    """Then its drafts are as good as after a text; without one they are not."""
+    shown = [image(seed, size_for(family)) for seed in range(3)]
+    files: dict[str, Any] = files_of(shallow, projector, family)
+    files["draft"] = files["target"]
+    is_deep = family == "qwen3vl"
+    own = projector(PAIRS[family], is_deep=is_deep, gain=1.0001)  # its cells have other ids
+    drafting: dict[str, Any] = {"drafter": "model", "draft_length": 3}
+    rates = list[float]()
+    for path in (None, own):
+        with loaded(files, draft_projector=path, exact="off") as engine:
+            plain = answer(engine, *shown[:2], drafter="none")
+            engine.forget()
+            assert answer(engine, *shown[:2], **drafting) == plain
+            rates.append(engine.stats.acceptance_rate)
+            more = answer(engine, *shown[:2], more=" but the other", **drafting)
+            other = answer(engine, shown[2], shown[0], **drafting)
+            rates.append(engine.stats.acceptance_rate)
+            engine.forget()
+            assert answer(engine, *shown[:2], more=" but the other", drafter="none") == more
+            assert answer(engine, shown[2], shown[0], drafter="none") == other
+            assert answer(engine, *shown[:2], drafter="suffix", seed=2) == plain
+    assert min(rates[2:]) > 0.95
+    assert max(rates[:2]) < 0.8

@@ -82,6 +82,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "cache_type": (["auto", "f16", "q8_0", "q4_1", "f32"], ["q3", 1]),
     "mmap": ([True, False], [1, "on", None]),
     "projector": (["a.gguf", None, "none"], ["", 3]),
+    "draft_projector": (["a.gguf", None], ["", 3]),
     "mlock": ([True, False], [0]),
     "learn": ([True, False], [0]),
     "head": ([True, False], [0]),
