@@ -1,10 +1,11 @@
 """Send odd requests to all endpoints of `specchat serve`, and check how it takes them.
 
-    python scripts/check/fuzz_server.py [--count 500] [--seed 1] [--ends 5]
+    python scripts/check/fuzz_server.py [--count 500] [--seed 1] [--ends 5] [--images]
 
 Wrong types at every field, huge and missing numbers, nesting, text that is not UTF-8, names of
 control tokens, odd headers, methods and paths, bodies that are cut, slow, longer than they say, or
-of up to 32 MiB. No reply may be a 5xx but 503, every error must have the shape of its API, no
+of up to 32 MiB. With `--images` a tiny model that takes some gets as many requests with damaged
+images before. No reply may be a 5xx but 503, every error must have the shape of its API, no
 internal error may be logged, and a normal request must be answered afterwards. Beside them a client
 hears a stream, which may pause for a second longer than when it is alone, and memory must return.
 Then servers are ended by SIGTERM while they read large requests and stream: within 5 s they must be
@@ -18,12 +19,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.support.counts import positive
-from scripts.support.server_fuzz import cases, fuzz, send
+from scripts.support.server_fuzz import cases, fuzz, image_cases, send
 from scripts.support.server_load import Listener, held, settled
 from scripts.support.server_process import ServerProcess
+from scripts.support.tiny_gguf import write_model, write_projector
 
 MOST_PAUSE, MOST_END = 1.0, 5.0
 WARM_UP, ALONE_SECONDS = 20, 10.0
@@ -38,15 +41,27 @@ def main() -> int:
     parser.add_argument("--count", type=positive, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ends", type=int, default=5)
+    parser.add_argument("--images", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="specchat-fuzz-") as folder:
-        with ServerProcess(Path(folder)) as server:
-            found = _fuzzed(server, arguments.seed, arguments.count)
+        words = _model_for_images(Path(folder)) if arguments.images else ("--pair", "demo")
+        with ServerProcess(Path(folder), words) as server:
+            found = []
+            if arguments.images:
+                found = fuzz(server.address, arguments.seed, arguments.count, image_cases)
+            found += _fuzzed(server, arguments.seed, arguments.count)
         for number in range(arguments.ends):
             with ServerProcess(Path(folder)) as server:
                 found += _ended(server, random.Random(f"{arguments.seed} {number}"))
     print("\n".join(found))
     return int(bool(found))
+
+
+def _model_for_images(folder: Path) -> Sequence[str]:
+    """Write a tiny model that takes images; return what serves it."""
+    target = write_model(folder / "seer.gguf", "llama", context_length=2048)
+    projector = write_projector(folder / "mmproj.gguf", "mlp")
+    return "--target", str(target), "--projector", str(projector)
 
 
 def _fuzzed(server: ServerProcess, seed: int, count: int) -> list[str]:

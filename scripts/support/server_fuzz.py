@@ -1,7 +1,9 @@
 """Requests of all kinds that no client should send, and whether a server takes them well."""
 
+import base64
 import contextlib
 import http.client
+import io
 import json
 import random
 import re
@@ -241,6 +243,14 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         yield draw.choice(makers)(draw)
 
 
+def image_cases(seed: int, count: int) -> Iterator[Case]:
+    """Yield requests with images that are damaged, or sent in odd parts."""
+    files = _pictures()
+    for number in range(count):
+        draw = random.Random(f"{seed} image {number}")
+        yield _odd_image(draw, draw.choice(list(files)), files)
+
+
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the paths of all parts of a body but the body itself."""
     items: Any = ()
@@ -392,6 +402,50 @@ def _odd_path(draw: random.Random) -> Case:
     return Case(f"{method} {path[:60]}", method, path, _request(path, body, method))
 
 
+def _odd_image(draw: random.Random, kind: str, files: Mapping[str, bytes]) -> Case:
+    """Return a request about an image of a kind of file, after which the model says a word."""
+    path, data = draw.choice((CHAT, RESPONSES, MESSAGES, COUNT)), bytearray(files[kind])
+    way = draw.choice(("whole", "flipped", "flipped", "cut", "grown", "mixed"))
+    if way == "flipped":
+        for _ in range(draw.choice((1, 3, 30))):
+            data[draw.randrange(len(data))] = draw.randrange(256)
+    elif way == "cut":
+        del data[draw.randrange(len(data)) :]
+    elif way == "grown":
+        data[draw.randrange(len(data)) : 0] = draw.randbytes(2000)
+    elif way == "mixed":
+        data[draw.randrange(len(data)) :] = files[draw.choice(list(files))]
+    sent = base64.b64encode(data).decode()
+    url, text = f"data:image/{kind.lower()};base64,{sent}", "What is this?"
+    part: Any = {"type": "image_url", "image_url": {"url": url}}
+    if path == RESPONSES:
+        part = {"type": "input_image", "image_url": url}
+    elif path in (MESSAGES, COUNT):
+        source = {"type": "base64", "media_type": f"image/{kind.lower()}", "data": sent}
+        part = {"type": "image", "source": source}
+    name = f"{way} {kind}"
+    if draw.random() < ODD_PARTS:
+        place, new = draw.choice(list(_places(part))), draw.choice(ODD)
+        part, name = _with(part, place, new), f"{'.'.join(map(str, place))}={str(new)[:30]!r}"
+    turn = {"role": "user", "content": [part, {"type": "text", "text": text}]}
+    field = "input" if path == RESPONSES else "messages"
+    body = {field: [turn], "max_output_tokens" if path == RESPONSES else "max_tokens": 2}
+    return Case(f"image: {name}", "POST", path, _request(path, _encoded(body)))
+
+
+def _pictures() -> dict[str, bytes]:
+    """Return a small picture as a file of each kind that is read."""
+    from PIL import Image
+
+    shades = Image.radial_gradient("L").resize((40, 30)).convert("RGB")
+    files = dict[str, bytes]()
+    for kind in ("PNG", "JPEG", "WEBP", "GIF"):
+        file = io.BytesIO()
+        shades.save(file, kind)
+        files[kind] = file.getvalue()
+    return files
+
+
 def _half(draw: random.Random) -> Case:
     """Return a request that the client leaves before it is whole, or before its reply."""
     path = draw.choice(list(BODIES))
@@ -454,6 +508,8 @@ REPEATED = {
     "one letter": b'"%s",' % (b"a" * 1_000_000),
 }
 """What is repeated in large requests; what ends in a comma is repeated in a list."""
+ODD_PARTS = 0.3
+"""How many images are sent in a part that is odd somewhere."""
 PAUSE = 0.02
 """Seconds between the pieces of a slow request."""
 
@@ -534,7 +590,12 @@ def _decoded(body: bytes) -> Any:
         return None
 
 
-def fuzz(address: str, seed: int, count: int) -> list[str]:
+def fuzz(
+    address: str,
+    seed: int,
+    count: int,
+    make: Callable[[int, int], Iterator[Case]] = cases,
+) -> list[str]:
     """Send requests one after the other; return a line for each that was not taken well."""
-    found = ((case, send(address, case)) for case in cases(seed, count))
+    found = ((case, send(address, case)) for case in make(seed, count))
     return [f"{case.path:.60} {case.name}: {fault}" for case, fault in found if fault]

@@ -17,13 +17,7 @@ def add_images(parser: argparse.ArgumentParser) -> None:
 
 def images_of(arguments: argparse.Namespace, piped: bytes = b"") -> list[Image]:
     """Return the images that the arguments name, then the one from a pipe; raises InvalidOption."""
-    from specchat.cli.server_argument import is_connected
-
-    names: Sequence[str] = arguments.image
-    if (names or piped) and is_connected(arguments):
-        source = "--image" if names else "an image from a pipe"
-        raise InvalidOption(f"{source} and --connect cannot be used together: load a model here")
-    images = [Image(_bytes_of(name), Path(name).name) for name in names]
+    images = [Image(_bytes_of(name), Path(name).name) for name in arguments.image]
     return [*images, Image(piped, "standard input")] if piped else images
 
 

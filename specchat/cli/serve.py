@@ -71,7 +71,8 @@ def _reporter(
     arguments: argparse.Namespace, service: "Service", port: "Port"
 ) -> JsonLog | PlainLog | ServeScreen:
     """Return the reporter that announces the ready server and then reports its requests."""
-    served = Served(port.address, port.key, service.name, service.facts.context)
+    facts = service.facts
+    served = Served(port.address, port.key, service.name, facts.context, facts.takes_images)
     setup = setup_text(arguments.client, served) if arguments.client else ""
     if arguments.json:
         return JsonLog(service, _ready(served, service, setup, port.made_key), port.end)

@@ -14,6 +14,7 @@ from specchat.connection.http_session import HttpSession, ServerEvents
 from specchat.connection.probing import ServerFacts, find_server
 from specchat.connection.reported_figures import ReportedFigures
 from specchat.connection.request_body import chat_body, text_body
+from specchat.connection.sent_images import num_characters, require_sendable
 from specchat.connection.server_errors import ServerLoading, failure_in_stream, not_an_api
 from specchat.connection.stream_reader import DONE, StreamReader
 from specchat.connection.structure_check import why_not
@@ -94,8 +95,9 @@ class ConnectedEngine(Engine):
         """Check a request and yield its answer, an update for each part of the stream."""
         self._require_idle()
         self._is_stopped = False
-        if request.images:
-            raise InvalidOption(f"images are not sent to {self.facts.served_by}: load a model here")
+        if request.images and not self.facts.takes_images:
+            raise InvalidOption(f"{self.facts.target} at {self.address.shown} reads text only")
+        require_sendable(request.images, self.facts.served_by)
         dialect, model = self.server.dialect, self.server.model
         if isinstance(request, ChatRequest):
             body = chat_body(request, request.messages, model, dialect)
@@ -257,11 +259,11 @@ class ConnectedEngine(Engine):
         if not isinstance(request, ChatRequest) or not request.make_room or not error.capacity:
             raise error
         sent: Sequence[ChatMessage] = body["messages"]
-        per_character = MARGIN * error.num_tokens / max(1, _num_characters(sent))
+        per_character = MARGIN * error.num_tokens / max(1, num_characters(sent))
         room = min(request.max_tokens or LEAST_ROOM, error.capacity // 4)
         kept = newest_turns(
             request.messages,
-            lambda messages: int(per_character * _num_characters(messages)),
+            lambda messages: int(per_character * num_characters(messages)),
             error.capacity - room,
             frozenset(request.pinned),
         )
@@ -280,6 +282,8 @@ class ConnectedEngine(Engine):
     def size(self, request: ChatRequest) -> PromptSize | None:
         """Return how much of the context a conversation would take, if the server counts tokens."""
         self._require_open()
+        if request.images:
+            return None  # they would be sent for each look at what is typed
         body = chat_body(request, request.messages, self.server.model, self.server.dialect)
 
         def give_up() -> None:
@@ -329,6 +333,7 @@ def facts_of(server: ServerFacts, address: ServerAddress) -> EngineFacts:
         chooses_drafter=server.dialect.takes_drafter,
         ignores_end=server.dialect.ignores_end,
         idle_processors=1,  # decoding takes none here
+        takes_images=server.takes_images,
     )
 
 
@@ -336,7 +341,3 @@ def shown_name(model: str) -> str:
     """Return a model's name as it is shown; of a path, only the file name."""
     is_path = model.startswith(("/", ".")) or model[1:3] in {":\\", ":/"}
     return re.split(r"[/\\]", model)[-1] if is_path else model
-
-
-def _num_characters(messages: Sequence[Mapping[str, Any]]) -> int:
-    return sum(len(str(message.get("content", ""))) + 8 for message in messages)

@@ -37,7 +37,7 @@ class ServerFacts:
 
     `drafting` names the server's drafter in a few words, "" if it is unknown. `has_counters` says
     whether its counters for Prometheus can be read and count drafts. `thinking` are the values
-    of `think` that its model may take.
+    of `think` that its model may take. It `takes_images` unless the server says otherwise.
     """
 
     dialect: Dialect
@@ -49,6 +49,7 @@ class ServerFacts:
     speculation_off_reason: str | None = None
     has_counters: bool = False
     thinking: tuple[str, ...] = THINKING
+    takes_images: bool = True
 
 
 def find_server(session: HttpSession) -> ServerFacts:
@@ -67,7 +68,8 @@ def find_server(session: HttpSession) -> ServerFacts:
         names = _loaded_first(session, names)
     model = _choose(session, names)
     card = next((card for card in cards if card["id"] == model), cards[0] if cards else {})
-    facts = ServerFacts(dialect, model, names, context=_context_of(card))
+    takes_images = _takes_images(card)
+    facts = ServerFacts(dialect, model, names, context=_context_of(card), takes_images=takes_images)
     facts = ASK_MORE.get(dialect.label, lambda _, same: same)(session, facts)
     if dialect is dialects.SPECCHAT:
         meta = card["meta"] if isinstance(card.get("meta"), Mapping) else {}
@@ -139,6 +141,18 @@ def _context_of(card: Mapping[str, Any]) -> int:
     return next((size for candidate in candidates if (size := _size(candidate))), 0)
 
 
+def _takes_images(card: Mapping[str, Any]) -> bool:
+    """Return whether a model may take images: specchat, llama-server and others list what it does.
+
+    For specchat itself that was nothing before it took any.
+    """
+    architecture = card.get("architecture")
+    kinds = architecture.get("input_modalities") if isinstance(architecture, Mapping) else None
+    if isinstance(kinds, list):
+        return "image" in kinds
+    return card.get("owned_by") != "specchat"
+
+
 def _size(value: object) -> int:
     is_size = isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST_CONTEXT
     return value if is_size else 0  # type: ignore[return-value]  # mypy does not follow is_size
@@ -155,6 +169,9 @@ def _ask_llama_server(session: HttpSession, facts: ServerFacts) -> ServerFacts:
         settings = props.get("default_generation_settings")
         size = _size(settings.get("n_ctx")) if isinstance(settings, Mapping) else 0
         version = _short(props.get("build_info"))
+        kinds = props.get("modalities")
+        if isinstance(kinds, Mapping):
+            facts = replace(facts, takes_images=kinds.get("vision") is True)
         return replace(facts, context=facts.context or size, version=version, drafting=drafting)
     return replace(facts, drafting=drafting)
 
@@ -179,7 +196,8 @@ def _ask_lm_studio(session: HttpSession, facts: ServerFacts) -> ServerFacts:
         for card in _asked(session, "/api/v0/models").get("data", ()):
             if _name_of(card) == facts.model:
                 sizes = card.get("loaded_context_length"), card.get("max_context_length")
-                return replace(facts, context=next((s for e in sizes if (s := _size(e))), 0))
+                size = next((s for e in sizes if (s := _size(e))), 0)
+                return replace(facts, context=size, takes_images=card.get("type") != "llm")
     return facts
 
 

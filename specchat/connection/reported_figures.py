@@ -127,6 +127,9 @@ class ReportedFigures:
         if cached is not None:
             self._has.add("cached")
             stats.cached_tokens = min(cached, stats.prompt_tokens)
+        of_images = _count(_mapping(usage.get("prompt_tokens_details")), "image_tokens")
+        if of_images is not None:
+            stats.image_tokens = min(of_images, stats.prompt_tokens)
         details = _mapping(usage.get("completion_tokens_details"))
         reasoning = _count(details, "reasoning_tokens")
         reasoning = _count(usage, "reasoning_tokens") if reasoning is None else reasoning

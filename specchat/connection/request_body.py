@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from specchat.connection.dialects import Dialect
+from specchat.connection.sent_images import with_parts
 from specchat.errors import InvalidOption
 from specchat.formats.chat_message import ChatMessage
+from specchat.images.image import Image
 from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
 
 OFF = {"top_k": 0}
@@ -22,7 +24,7 @@ def chat_body(
     body = {
         **_shared(request, model, dialect),
         **dialect.thinking_fields(request.think),
-        "messages": [_message(message) for message in messages],
+        "messages": [_message(message, request.images) for message in messages],
     }
     if messages and messages[-1]["role"] == "assistant":
         if dialect.continuation is None:
@@ -40,6 +42,8 @@ def text_body(request: GenerateRequest, model: str, dialect: Dialect) -> dict[st
     """Return the body that asks a server to continue a text. Raises InvalidOption."""
     if not isinstance(request.prompt, str):
         raise InvalidOption("a server takes a prompt as text, not as token ids")
+    if request.images:
+        raise InvalidOption("a server takes images in a conversation only, not in a text")
     return {**_shared(request, model, dialect), "prompt": request.prompt}
 
 
@@ -78,9 +82,11 @@ def _shared(request: AnswerRequest, model: str, dialect: Dialect) -> dict[str, A
     return body
 
 
-def _message(message: ChatMessage) -> dict[str, Any]:
-    """Return a message with its reasoning under both names that servers read."""
+def _message(message: ChatMessage, images: Sequence[Image]) -> dict[str, Any]:
+    """Return a message with its images, and its reasoning under both names that servers read."""
     fields: dict[str, Any] = dict(message)
+    if images:
+        fields["content"] = with_parts(message["content"], images)
     if reasoning := fields.get("reasoning_content"):
         fields["reasoning"] = reasoning
     return fields

@@ -15,7 +15,7 @@ from specchat.images.image import Image
 from specchat.llama.image_cells import ImageTokens
 from specchat.llama.model import Model
 from specchat.options.declarations import AUTO_THINK
-from specchat.prompts.image_parts import tokens_of_parts
+from specchat.prompts.image_parts import require_shown, tokens_of_parts
 from specchat.prompts.prompt_room import PromptRoom
 from specchat.prompts.quoted_names import QuotedNames, texts_in
 from specchat.requests.answer_request import ChatRequest
@@ -165,6 +165,7 @@ def _rendered(
     text, bos = rendered.text, vocabulary.bos()
     if form.bos and text.lstrip().startswith(form.bos):
         text = text.lstrip()
+    require_shown(text, messages, images)
     tokens, found = tokens_of_parts(model, text, images, quoted.tokenize)
     if bos is not None and tokens[:1] != [bos]:
         tokens = [bos, *tokens]

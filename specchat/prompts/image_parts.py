@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from specchat.errors import InvalidOption
+from specchat.formats.chat_message import ChatMessage
 from specchat.images.image import Image, parted
 from specchat.llama.image_cells import ImageTokens
 from specchat.llama.model import Model
@@ -58,6 +59,19 @@ def image_tokens(model: Model, image: Image) -> ImageTokens:
             f"{model.header.name} reads text only: load its mmproj file with --projector"
         )
     return model.vision.tokens_of(image)
+
+
+def require_shown(text: str, messages: Sequence[ChatMessage], images: Sequence[Image]) -> None:
+    """Raise InvalidOption if a chat template left an image of these messages out of their text."""
+    for image in images:
+        if image.mark in text:
+            continue
+        for message in messages:
+            if image.mark in str(message.get("content")):
+                raise InvalidOption(
+                    f"{image.name} is in a message of the role {message['role']}, where the chat"
+                    " template does not show it: put it into one of the user's"
+                )
 
 
 def require_marks(request: AnswerRequest) -> None:

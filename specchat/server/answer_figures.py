@@ -15,7 +15,10 @@ def usage_of(statistics: Statistics) -> dict[str, Any]:
         "prompt_tokens": statistics.prompt_tokens,
         "completion_tokens": statistics.generated_tokens,
         "total_tokens": statistics.prompt_tokens + statistics.generated_tokens,
-        "prompt_tokens_details": {"cached_tokens": statistics.cached_tokens},
+        "prompt_tokens_details": {
+            "cached_tokens": statistics.cached_tokens,
+            "image_tokens": statistics.image_tokens,
+        },
         "completion_tokens_details": {
             "reasoning_tokens": statistics.reasoning_tokens,
             "accepted_prediction_tokens": accepted,
@@ -140,6 +143,8 @@ def own_figures(statistics: Statistics, request: ServedRequest) -> dict[str, Any
         "draft_off_reason": statistics.draft_off_reason,
         "short_drafts_reason": statistics.short_drafts_reason,
         "read_again": statistics.read_again,
+        "image_tokens": statistics.image_tokens,
+        "image_s": statistics.image_s,
         "acceptance_rate": statistics.acceptance_rate,
         "tokens_per_step": statistics.tokens_per_step,
         "nodes": statistics.nodes,

@@ -15,6 +15,7 @@ from specchat.errors import (
     TemplateError,
 )
 from specchat.formats.template import ADVICE as TEMPLATE_ADVICE
+from specchat.images.picture import INSTALL_PILLOW
 from specchat.sharing.tickets import QueueFull
 
 RETRY_AFTER_SECONDS = 5
@@ -35,6 +36,7 @@ FOR_CALLERS = {
     SHORTER_OR_LARGER: "shorten it, or start the server with a larger --ctx",
     "use --exact auto": 'use "exact": "auto"',
     "use --drafter none": 'use "drafter": "none"',
+    f"run `{INSTALL_PILLOW}`": "it is to be installed where the server runs",
 }
 """What a caller of an API can do, for what a user of the commands can."""
 ARTICLES = frozenset({"the", "a", "an", "there", "this"})

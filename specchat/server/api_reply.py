@@ -22,7 +22,6 @@ from specchat.server.chat_body import AnyRequest, ChatBody, chat_requests
 from specchat.server.line_limit import LineLimit
 from specchat.server.replies import comment
 from specchat.server.service import ServedAnswer, Service, client_of
-from specchat.sharing.prompt_process import PromptProcess
 
 QUIET_SECONDS = 2.0
 """How often a stream says that an answer goes on while its steps show nothing: a tool call is sent
@@ -162,9 +161,9 @@ def asked_by(request: Request, body: ChatBody) -> ChatRequest:
 
 
 async def prompt_tokens(request: Request, asked: ChatRequest) -> int:
-    """Return how many tokens the prompt of a conversation has. Raises what `prepared` does."""
+    """Return how many tokens the prompt of a conversation has. Raises what `Prompts` does."""
     service: Service = request.app.state.service
-    return len(await service.prompt(PromptProcess.render, asked))
+    return len(await service.prompts.tokens(asked))
 
 
 async def counted(request: Request, asked: ChatRequest) -> JSONResponse:

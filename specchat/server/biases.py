@@ -73,6 +73,6 @@ def _token_of(key: int | str) -> int | None:
 
 async def _tokens_of(text: str, service: Service) -> list[int]:
     try:
-        return await service.prepared(PromptProcess.tokenize, text, special=False, begins=False)
+        return await service.prompts.call(PromptProcess.tokenize, text, special=False, begins=False)
     except ContextFull:
         raise ApiError(BAD_REQUEST, f"{FIELD}: a text is too long", FIELD) from None

@@ -15,7 +15,7 @@ from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.asked_tools import asked_tools
 from specchat.server.bodies import SharedFields, options_of, think_of
-from specchat.server.message_content import result_text, text_of
+from specchat.server.message_content import ShownContent
 from specchat.server.service import ChosenModel, Service
 
 AnyRequest = TypeVar("AnyRequest", bound=AnswerRequest)
@@ -86,8 +86,10 @@ def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], 
     if body.logprobs:
         options["alternatives"] = max(1, body.top_logprobs or 0)
     asked = asked_tools(body.tools, body.tool_choice)
+    shown = ShownContent(service.name, takes_images=service.facts.takes_images)
     request = ChatRequest(
-        messages=_messages(body.messages),
+        messages=_messages(body.messages, shown),
+        images=shown.images,
         tools=asked.tools,
         tool_choice=asked.choice,
         tool_names=asked.names,
@@ -114,9 +116,9 @@ def choices_of(request: AnyRequest, count: int, *, repeats: bool = False) -> lis
     return [replace(request, seed=seed + index) for index in range(count)]
 
 
-def _messages(given: Sequence[Mapping[str, Any]]) -> list[Any]:
+def _messages(given: Sequence[Mapping[str, Any]], shown: ShownContent) -> list[Any]:
     """Return messages with the roles that chat formats know, and fields of one type."""
-    messages = [_message(each) for each in given]
+    messages = [_message(each, shown) for each in given]
     if not messages:
         raise ApiError(BAD_REQUEST, "messages must not be empty", "messages")
     if messages[-1].get("tool_calls"):
@@ -127,7 +129,7 @@ def _messages(given: Sequence[Mapping[str, Any]]) -> list[Any]:
     return messages
 
 
-def _message(given: Mapping[str, Any]) -> dict[str, Any]:
+def _message(given: Mapping[str, Any], shown: ShownContent) -> dict[str, Any]:
     message, role = dict(given), given.get("role")
     if not isinstance(role, str) or role not in ROLES:
         raise ApiError(BAD_REQUEST, f"messages: unknown role {role!r:.40}", "messages")
@@ -135,7 +137,8 @@ def _message(given: Mapping[str, Any]) -> dict[str, Any]:
         raise ApiError(BAD_REQUEST, "messages: tool_calls must be a list", "messages")
     is_result = role in RESULT_ROLES
     message["role"] = "tool" if is_result else role
-    message["content"] = (result_text if is_result else text_of)(given.get("content"), "messages")
+    text_of = shown.result_text if is_result else shown.text_of
+    message["content"] = text_of(given.get("content"), "messages")
     reasoning = given.get("reasoning_content") or given.get("reasoning")
     message.pop("reasoning", None)
     message.pop("reasoning_content", None)

@@ -19,12 +19,16 @@ WILDCARDS = ("//0.0.0.0:", "//[::]:")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What clients must know: the address without a path, the key ("" for none), the model."""
+    """What clients must know: the address without a path, the key ("" for none), the model.
+
+    Some leave images out of requests to a model unless they know that it `takes_images`.
+    """
 
     address: str
     key: str
     model: str
     context: int
+    takes_images: bool = False
 
     @property
     def is_socket(self) -> bool:
@@ -105,12 +109,18 @@ def _claude(served: Served) -> str:
 
 
 def _opencode(served: Served) -> str:
-    limit = {"context": served.context, "output": served.context // 2}
+    model: dict[str, Any] = {
+        "name": served.model,
+        "limit": {"context": served.context, "output": served.context // 2},
+    }
+    if served.takes_images:
+        kinds = {"input": ["text", "image"], "output": ["text"]}
+        model |= {"attachment": True, "modalities": kinds}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "specchat",
         "options": {"baseURL": served.base_url, "apiKey": served.some_key},
-        "models": {served.model: {"name": served.model, "limit": limit}},
+        "models": {served.model: model},
     }
     config: dict[str, Any] = {
         "model": f"specchat/{served.model}",
@@ -126,13 +136,14 @@ def _llm(served: Served) -> str:
     name = "specchat"
     needs_key = f"  api_key_name: {name}\n" if served.key else ""
     before = f"# First: llm keys set {name} --value {_shell(served.key)}\n" if served.key else ""
+    vision = "  vision: true\n" if served.takes_images else ""
     return f"""\
 # llm: add to extra-openai-models.yaml in the folder of: llm logs path
 # Then: llm -m {name} 'Why is the sky blue?'
 {before}- model_id: {name}
   model_name: {_quoted(served.model)}
   api_base: {_quoted(served.base_url)}
-{needs_key}"""
+{needs_key}{vision}"""
 
 
 def _aider(served: Served) -> str:

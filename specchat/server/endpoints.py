@@ -128,6 +128,10 @@ def _model(service: Service, name: str) -> dict[str, Any]:
         "context_length": facts.context,
         "max_input_tokens": facts.context,
         "max_tokens": facts.context,
+        "architecture": {
+            "input_modalities": ["text", "image"] if facts.takes_images else ["text"],
+            "output_modalities": ["text"],
+        },
         "meta": {
             "target": facts.target,
             "draft": facts.draft,

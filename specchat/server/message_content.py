@@ -1,12 +1,19 @@
 """The content of messages as text: what clients of all APIs send in parts."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, TypeAlias
 
+from specchat.images.image import Image
 from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.image_parts import IMAGE_TYPES, bytes_of
 
+Content: TypeAlias = str | list[Any]
+"""A text, or a list of parts with images among them."""
 TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 """The field with the text of a part, by the part's type."""
+MOST_IMAGES = 100
+"""Images of a request: each is decoded in a process of its own, which takes a moment."""
 
 
 def text_of(content: Any, field: str) -> str:
@@ -19,21 +26,81 @@ def text_of(content: Any, field: str) -> str:
     return "\n".join(_part_text(part, field) for part in _parts_of(content, field))
 
 
-def result_text(content: Any, field: str) -> str:
-    """Return a tool's result as text.
+def content_of(content: Any, field: str) -> Content:
+    """Return content as text, or as it is if there are images among its parts.
 
-    An agent sends results on its own account, so an image among them must not end the conversation:
-    the model learns that there was one.
+    Raises as `text_of` for anything but those.
     """
     if content is None or isinstance(content, str):
         return content or ""
     parts = _parts_of(content, field)
-    return "\n".join(
-        _part_text(part, field)
-        if _type_of(part) in TEXT_FIELDS
-        else f"[{_type_of(part):.40}: this model reads text only]"
-        for part in parts
-    )
+    if not any(map(_is_image, parts)):
+        return text_of(parts, field)
+    for part in parts:
+        if not _is_image(part):
+            _part_text(part, field)
+    return parts
+
+
+class ShownContent:
+    """Makes text of the contents of a conversation's messages, with a mark for each image.
+
+    These are collected in `images`. The `model` is named where it takes none.
+    """
+
+    def __init__(self, model: str, *, takes_images: bool) -> None:
+        """Begin a conversation."""
+        self.images: list[Image] = []
+        self._model, self._takes_images = model, takes_images
+
+    def text_of(self, content: Any, field: str) -> str:
+        """Return the text of what was said. Raises ApiError for what the model cannot read."""
+        if not isinstance(content, list):
+            return text_of(content, field)
+        return self._joined([self._shown(part, field) for part in content])
+
+    def result_text(self, content: Any, field: str) -> str:
+        """Return a tool's result as text.
+
+        An agent sends results on its own account, so what cannot be read of them must not end the
+        conversation: the model learns that there was something.
+        """
+        if content is None or isinstance(content, str):
+            return content or ""
+        parts = _parts_of(content, field)
+        return self._joined([self._result_part(part, field) for part in parts])
+
+    def _joined(self, texts: Sequence[str]) -> str:
+        """Return texts a line each; as in llama-server, an image is not set apart by lines."""
+        marks = {image.mark for image in self.images}
+        groups = groupby(texts, marks.__contains__)
+        return "".join("".join(each) if is_image else "\n".join(each) for is_image, each in groups)
+
+    def _shown(self, part: Any, field: str) -> str:
+        if not _is_image(part):
+            return _part_text(part, field)
+        if not self._takes_images:
+            message = (
+                f"{field}: content of type {_type_of(part)!r}: {self._model} reads text only; start"
+                " the server with --projector and the mmproj file that comes with the model"
+            )
+            raise ApiError(BAD_REQUEST, message, field)
+        if len(self.images) >= MOST_IMAGES:
+            raise ApiError(BAD_REQUEST, f"{field}: at most {MOST_IMAGES} images", field)
+        name = f"{field}: image {len(self.images) + 1}"
+        self.images.append(Image(bytes_of(part, name, field), name))
+        return str(self.images[-1])
+
+    def _result_part(self, part: Any, field: str) -> str:
+        kind = _type_of(part)
+        if kind in TEXT_FIELDS:
+            return _part_text(part, field)
+        if not (self._takes_images and _is_image(part)):
+            return f"[{kind:.40}: this model reads text only]"
+        try:
+            return self._shown(part, field)
+        except ApiError as error:
+            return f"[{error.message.removeprefix(f'{field}: ')}]"
 
 
 def _parts_of(content: Any, field: str) -> list[Any]:
@@ -49,6 +116,10 @@ def _part_text(part: Any, field: str) -> str:
         message = f"{field}: content of type {kind!r:.40} is not supported: send text"
         raise ApiError(BAD_REQUEST, message, field)
     return text
+
+
+def _is_image(part: Any) -> bool:
+    return _type_of(part) in IMAGE_TYPES
 
 
 def _type_of(part: Any) -> str:

@@ -13,7 +13,7 @@ from specchat.server.api_reply import asked_by, prompt_tokens, reply_to
 from specchat.server.asked_structure import structure_of_format
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, ConversationFields
-from specchat.server.message_content import result_text, text_of
+from specchat.server.message_content import content_of, text_of
 from specchat.server.message_events import MessageEvents
 from specchat.server.replies import EventStream, Whole
 
@@ -90,7 +90,7 @@ def _messages_of(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the messages of the chat API that a message stands for: tool results are their own."""
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, list):
-        yield {"role": role, "content": text_of(content, "messages")}
+        yield {"role": role, "content": content_of(content, "messages")}
         return
     blocks = [_block(each) for each in content]
     results = [block for block in blocks if block["type"] == "tool_result"]
@@ -122,7 +122,7 @@ def _said(role: Any, blocks: Sequence[Block]) -> dict[str, Any]:
             texts.append(_document_text(block) if block["type"] == "document" else block)
     if thoughts:
         message["reasoning_content"] = "".join(thoughts)
-    return {**message, "content": text_of(texts, "messages")}
+    return {**message, "content": content_of(texts, "messages")}
 
 
 def _document_text(block: Block) -> Block:
@@ -143,9 +143,22 @@ def _call(block: Block) -> dict[str, Any]:
 
 
 def _result(block: Block) -> dict[str, Any]:
-    text = result_text(block.get("content"), "messages")
-    content = f"Error: {text}" if block.get("is_error") is True else text
+    content = block.get("content")
+    if block.get("is_error") is True:
+        content = _as_error(content)
     return {"role": "tool", "tool_call_id": str(block.get("tool_use_id", "")), "content": content}
+
+
+def _as_error(content: Any) -> Any:
+    """Return the content of a result that says what failed."""
+    if content is None or isinstance(content, str):
+        return f"Error: {content or ''}"
+    if not isinstance(content, list):
+        return content
+    first, *others = content or [{}]
+    if isinstance(first, Mapping) and isinstance(first.get("text"), str):
+        return [{**first, "text": f"Error: {first['text']}"}, *others]
+    return [{"type": "text", "text": "Error: "}, *content]
 
 
 def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -138,7 +138,7 @@ async def infill(request: Request) -> EventStream | Whole:
         options.get("max_tokens"),
         makes_room=True,
     )
-    tokens = await service.prepared(PromptProcess.fill, gap)
+    tokens = await service.prompts.call(PromptProcess.fill, gap)
     return await service.off_loop(
         lambda: _replied(request, body, chosen, [GenerateRequest(tokens, **options)])
     )

@@ -15,7 +15,7 @@ from specchat.server.asked_structure import structure_of_format
 from specchat.server.asked_tools import MOST_NOTICES
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, ConversationFields
-from specchat.server.message_content import result_text, text_of
+from specchat.server.message_content import content_of, text_of
 from specchat.server.replies import EventStream, Whole
 from specchat.server.response_events import REASONING_PREFIX, ResponseEvents
 from specchat.server.response_tools import OfferedTools, ToolName, offered_tools
@@ -204,7 +204,8 @@ def _kind_of(item: Item) -> str:
 
 def _said(item: Item) -> dict[str, Any]:
     role = item.get("role", "user")
-    return {"role": role, "content": text_of(item.get("content"), "input")}
+    read = text_of if role == "assistant" else content_of  # an answer's parts become one text
+    return {"role": role, "content": read(item.get("content"), "input")}
 
 
 def _called(item: Item) -> dict[str, Any]:
@@ -226,8 +227,7 @@ def _call(item: Item, arguments: Any) -> dict[str, Any]:
 
 
 def _result(item: Item) -> dict[str, Any]:
-    content = result_text(item.get("output"), "input")
-    return {"role": "tool", "tool_call_id": _call_id(item), "content": content}
+    return {"role": "tool", "tool_call_id": _call_id(item), "content": item.get("output")}
 
 
 def _call_id(item: Item) -> str:

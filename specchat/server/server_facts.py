@@ -24,7 +24,7 @@ SAMPLING = (
 async def props(request: Request) -> JSONResponse:
     """Describe the server: its context, template and usual options. The model's path stays here."""
     service: Service = request.app.state.service
-    prompts = await service.prepared(PromptProcess.facts)
+    prompts = await service.prompts.call(PromptProcess.facts)
     return JSONResponse(
         {
             "default_generation_settings": {
@@ -37,7 +37,7 @@ async def props(request: Request) -> JSONResponse:
             "total_slots": _num_slots(service),
             "model_alias": service.name,
             "model_path": service.file_name,
-            "modalities": {"vision": False, "audio": False},
+            "modalities": {"vision": service.facts.takes_images, "audio": False},
             "chat_template": prompts.chat_template,
             "bos_token": prompts.bos,
             "eos_token": prompts.eos,

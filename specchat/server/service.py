@@ -4,9 +4,9 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import time
@@ -18,27 +18,21 @@ from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, SpecchatError
 from specchat.formats.call_reading import NUMBERED_ID
-from specchat.images.image import Image
-from specchat.prompts.prompt_room import FAR, too_long
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
 from specchat.server.activity import Activity, Api, ServedRequest
 from specchat.server.api_errors import NOT_FOUND, ApiError
 from specchat.server.line_limit import LineLimit
-from specchat.sharing.prompt_process import PromptProcess
+from specchat.server.prompts import ENDING, Prompts, done_on
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import QueueFull, Ticket
 
 Result = TypeVar("Result")
-ENDING = "the answer was stopped: the server is shutting down"
-
 PLAIN_NAME = "plain"
 """What plain decoding is called in a model's name."""
 SECONDS_TO_COMMENT, SILENT_SECONDS = 2.0, 10.0
 """A stream has a comment if no step comes for this long, at first and later. Before the first one
 an error still has a status of its own."""
-MOST_PREPARING = 64
-"""Requests that are read before they are queued; each may be as large as the largest body."""
 CLIENT = re.compile(r"[\w.-]+")
 CLIENT_NAMES = {"claude-cli": "claude", "codex_cli_rs": "codex", "codex_exec": "codex"}
 """What clients are called that name themselves otherwise in User-Agent."""
@@ -201,10 +195,8 @@ class Service:
     ) -> None:
         """Serve an engine with this target under a name."""
         self.engine = engine
-        self._prompts = PromptProcess(target, engine.facts.context)
-        self._preparing, self._num_preparing = ThreadPoolExecutor(1, "prompts"), 0
+        self.prompts = Prompts(engine, target)
         self._reading = ThreadPoolExecutor(1, "bodies")
-        self._looking = ThreadPoolExecutor(1, "images")
         self.name, self.file_name = name, target.name
         self.defaults = dict(defaults or {})
         self.is_strict = is_strict
@@ -289,15 +281,15 @@ class Service:
 
         self._number += 1
         served = ServedRequest(self._number, client, api, model, time(), notices=tuple(notices))
-        ticket = Ticket(request, client, on_change)
         try:
-            await self.prompt(PromptProcess.check, request)
+            request = await self.prompts.checked(request)
         except (QueueFull, Cancelled):
             raise
         except SpecchatError as error:
             served.state, served.finish, served.error = "over", "failed", str(error)
             self._observe(served)
             raise
+        ticket = Ticket(request, client, on_change)
         self._submit(ticket)
         served.place = ticket.place
         self._observe(served)
@@ -320,47 +312,6 @@ class Service:
             ticket.cancel()
             raise Cancelled(ENDING)
 
-    async def prompt(self, method: Callable[..., Result], request: AnswerRequest) -> Result:
-        """Call a method of the process that prepares prompts with a request.
-
-        Its images become tokens before: where the engine is, and not on its thread.
-        """
-        with self._being_read():
-            images = await self._image_tokens(request.images) if request.images else {}
-            return await _done_on(self._preparing, method, self._prompts, request, images)
-
-    async def prepared(self, method: Callable[..., Result], *given: Any, **more: Any) -> Result:
-        """Call a method of the process that prepares prompts, which waits for no answer."""
-        with self._being_read():
-            return await _done_on(self._preparing, method, self._prompts, *given, **more)
-
-    async def _image_tokens(self, images: Sequence[Image]) -> dict[str, list[int]]:
-        """Return the tokens of images by their marks; none for a model that reads text only.
-
-        Raises InvalidOption, and ContextFull if they are far too many.
-        """
-        found, count = dict[str, list[int]](), 0
-        for image in images if self.facts.takes_images else ():
-            tokens = await _done_on(self._looking, self.engine.image_tokens, image)
-            found[image.mark], count = tokens, count + len(tokens)
-            if count > FAR * self.facts.context:
-                raise too_long(count, self.facts.context, is_all=False)
-        return found
-
-    @contextmanager
-    def _being_read(self) -> Iterator[None]:
-        """Count a request that is read. Raises QueueFull.
-
-        Once the process is closed, what waits for it fails with Cancelled.
-        """
-        if self._num_preparing >= MOST_PREPARING:
-            raise QueueFull(f"{self._num_preparing} requests are being read: try again later")
-        self._num_preparing += 1
-        try:
-            yield
-        finally:
-            self._num_preparing -= 1
-
     async def off_loop(self, act: Callable[..., Result], *given: Any) -> Result:
         """Call a function whose work grows with a request: streams go on meanwhile."""
 
@@ -369,7 +320,7 @@ class Service:
                 raise Cancelled(ENDING)
             return act(*given)
 
-        return await _done_on(self._reading, do)
+        return await done_on(self._reading, do)
 
     async def call(self, act: Callable[[Engine], Result]) -> Result:
         """Do something with the engine between answers."""
@@ -380,24 +331,12 @@ class Service:
         self._is_ending = True
         for ticket in tuple(self._tickets):
             ticket.cancel()
-        self._prompts.close()
-        for executor in (self._preparing, self._reading, self._looking):
-            executor.shutdown(wait=False)
+        self.prompts.close()
+        self._reading.shutdown(wait=False)
 
     def _observe(self, served: ServedRequest) -> None:
         for observer in self.observers:
             observer(served)
-
-
-async def _done_on(
-    executor: ThreadPoolExecutor, act: Callable[..., Result], *given: Any, **more: Any
-) -> Result:
-    """Return the result of a function on another thread. Raises Cancelled after the shutdown."""
-    try:
-        future = executor.submit(act, *given, **more)
-    except RuntimeError:
-        raise Cancelled(ENDING) from None
-    return await asyncio.wrap_future(future)
 
 
 def _with_own_id(call: ToolCall, number: int) -> ToolCall:

@@ -146,7 +146,7 @@ async def _filling(
         if not isinstance(prompt, str):
             raise ApiError(BAD_REQUEST, "prompt must be a text with a suffix", "prompt")
         gap = Gap(prompt, body.suffix or "")
-        filling.append(await service.prepared(PromptProcess.fill, gap))
+        filling.append(await service.prompts.call(PromptProcess.fill, gap))
     return filling
 
 

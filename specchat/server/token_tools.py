@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -16,6 +17,9 @@ from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody
 from specchat.server.service import Service
 from specchat.sharing.prompt_process import PromptProcess
+
+IMAGE = b"[image]"
+"""What is shown of an image, whose tokens are below zero."""
 
 
 class TokenizeBody(Struct, kw_only=True):
@@ -53,7 +57,7 @@ async def tokenize(request: Request) -> JSONResponse:
     tokens = await (_prompt_of(asked, service) if asked else _tokens_of(body, service))
     pieces: list[bytes] = []
     if body.with_pieces:
-        pieces = await service.prepared(PromptProcess.detokenize, tokens)
+        pieces = await _pieces_of(tokens, service)
     return await service.off_loop(_tokenized, tokens, pieces, service.facts.context)
 
 
@@ -61,7 +65,7 @@ async def detokenize(request: Request) -> JSONResponse:
     """Return the text of tokens."""
     service: Service = request.app.state.service
     tokens = await read(request, DetokenizeBody, lambda _, body: body.tokens)
-    pieces = await service.prepared(PromptProcess.detokenize, tokens)
+    pieces = await service.prompts.call(PromptProcess.detokenize, tokens)
     text = b"".join(pieces).decode("utf-8", "replace")
     return JSONResponse({"content": text, "prompt": text})
 
@@ -70,7 +74,7 @@ async def apply_template(request: Request) -> JSONResponse:
     """Return a conversation's prompt as the model gets it, as text and as tokens."""
     service: Service = request.app.state.service
     tokens = await _prompt_of(await read(request, TemplateBody, _asked), service)
-    pieces = await service.prepared(PromptProcess.detokenize, tokens)
+    pieces = await _pieces_of(tokens, service)
     text = b"".join(pieces).decode("utf-8", "replace")
     return JSONResponse({"prompt": text, "tokens": tokens})
 
@@ -100,9 +104,8 @@ def _with_chat(request: Request, body: TokenizeBody) -> tuple[TokenizeBody, _Ask
 
 
 async def _prompt_of(asked: _Asked, service: Service) -> list[int]:
-    """Return the tokens of a conversation's prompt. Raises what `prepared` does."""
-    render = PromptProcess.render_closed if asked.is_closed else PromptProcess.render
-    return await service.prompt(render, asked.conversation)
+    """Return the tokens of a conversation's prompt. Raises what `Prompts` does."""
+    return await service.prompts.tokens(asked.conversation, is_closed=asked.is_closed)
 
 
 async def _tokens_of(body: TokenizeBody, service: Service) -> list[int]:
@@ -113,12 +116,22 @@ async def _tokens_of(body: TokenizeBody, service: Service) -> list[int]:
         raise ApiError(BAD_REQUEST, "give content, prompt or messages", "content")
     begins = body.add_special_tokens is not False if is_for_vllm else bool(body.add_special)
     try:
-        return await service.prepared(
+        return await service.prompts.call(
             PromptProcess.tokenize, text, special=body.parse_special, begins=begins
         )
     except ContextFull as error:
         param = "prompt" if is_for_vllm else "content"
         raise replace(of_exception(error), param=param) from None
+
+
+async def _pieces_of(tokens: Sequence[int], service: Service) -> list[bytes]:
+    """Return the text of each token of a prompt; a word stands for those of an image."""
+    texts = [token for token in tokens if token >= 0]
+    pieces = iter(await service.prompts.call(PromptProcess.detokenize, texts))
+    return [
+        next(pieces) if token >= 0 else IMAGE if before >= 0 else b""
+        for before, token in pairwise([0, *tokens])
+    ]
 
 
 def _tokenized(tokens: Sequence[int], pieces: Sequence[bytes], context: int) -> JSONResponse:

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 import httpx2
 import pytest
 
+from conftest import WriteModel
+from scripts.support.tiny_gguf import Vocabulary, write_projector
 from specchat import Engine
 from specchat.catalogue.pairs import find_pair
 from specchat.engine.api import Loading
@@ -159,6 +161,30 @@ def start_here() -> Iterator[StartServer]:
 def demo_server(start_server: StartServer) -> Running:
     """Return a server with the demo pair, whose engine is a process of its own."""
     return start_server()
+
+
+@pytest.fixture(scope="session")
+def start_seer(
+    image_library: None,
+    tiny: WriteModel,
+    start_server: StartServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> StartServer:
+    """Return a function that starts a server with a tiny model that takes images."""
+    del image_library
+    projector = write_projector(tmp_path_factory.mktemp("projector") / "mmproj.gguf", "mlp")
+
+    def start(**vocabulary: Any) -> Running:
+        target = tiny("llama", vocabulary=Vocabulary(**vocabulary)) if vocabulary else tiny("llama")
+        return start_server("seer", target=target, projector=projector, ctx=1024)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def seer(start_seer: StartServer) -> Running:
+    """Return such a server."""
+    return start_seer()
 
 
 def until(holds: Callable[[], object], what: str) -> None:

@@ -147,3 +147,14 @@ def test_a_socket_needs_a_port_instead() -> None:
     """None of these clients can be pointed at a file."""
     with pytest.raises(InvalidOption, match="without --socket"):
         setup_text("codex", Served("unix:/run/specchat.sock", "", NAME, 4096))
+
+
+def test_clients_learn_that_the_model_takes_images() -> None:
+    """Those that would leave images out otherwise, and of no other model."""
+    seer = Served(ADDRESS, "", NAME, 4096, takes_images=True)
+    for served, kinds in ((seer, ["text", "image"]), (OPEN, None)):
+        config = json.loads(without_comments(setup_text("opencode", served), "//"))
+        model = config["provider"]["specchat"]["models"][NAME]
+        assert model.get("modalities", {}).get("input") == kinds
+        (entry,) = yaml.safe_load(setup_text("llm", served))
+        assert entry.get("vision") == (True if kinds else None)

@@ -108,8 +108,8 @@ def test_a_request_that_is_wrong_counts_as_failed(held: Running) -> None:
 
 def test_a_dead_process_of_prompts_is_replaced(held: Running) -> None:
     """Native code may crash on a text; only requests in its hands fail."""
-    held.service._prompts._process.kill()
-    held.service._prompts._process.join()
+    held.service.prompts._process._process.kill()
+    held.service.prompts._process._process.join()
     for _ in range(2):
         assert held.client.post("/tokenize", json={"content": "so"}).status_code == 200
 
@@ -131,7 +131,7 @@ def test_a_request_is_not_refused_because_the_machine_is_busy(
     """What counts is the time that preparing takes of a processor."""
     assert held.client.post("/tokenize", json={"content": "so"}).status_code == 200
     monkeypatch.setattr("specchat.sharing.prompt_process.LONGEST", 0.5)
-    process = psutil.Process(held.service._prompts._process.pid)
+    process = psutil.Process(held.service.prompts._process._process.pid)
     process.suspend()
     with ThreadPoolExecutor() as pool:
         reply = pool.submit(held.client.post, "/tokenize", json={"content": "so"})

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import TRAP_FOLDER
+from image_files import encoded, picture
 from scripts.setup_env.clients import LITELLM, find_clients
 from scripts.support.tiny_gguf import Words, pieces_of, write_parrot
 from server.conftest import Running, StartServer
@@ -128,3 +129,18 @@ def test_litellm(demo_server: Running, caller: Running, tmp_path: Path) -> None:
     if python is None:
         pytest.skip("needs the environment of LiteLLM, which scripts/test --all makes")
     run("litellm_client.py", tmp_path, demo_server, caller, python=python)
+
+
+def test_images(seer: Running, tmp_path: Path) -> None:
+    """Shown by five packages in their own forms, and returned by a tool."""
+    (tmp_path / "cat.png").write_bytes(encoded(picture(1)))
+    run("images_client.py", tmp_path, seer)
+
+
+def test_images_by_litellm(seer: Running, tmp_path: Path) -> None:
+    """By three of its providers, with the same answer."""
+    python = find_clients(LITELLM)
+    if python is None:
+        pytest.skip("needs the environment of LiteLLM, which scripts/test --all makes")
+    (tmp_path / "cat.png").write_bytes(encoded(picture(1)))
+    run("litellm_images_client.py", tmp_path, seer, python=python)

@@ -73,7 +73,7 @@ def test_a_text_is_a_question() -> None:
             {
                 "role": "tool",
                 "tool_call_id": "c1",
-                "content": "a\n[input_image: this model reads text only]",
+                "content": [{"type": "input_text", "text": "a"}, {"type": "input_image"}],
             },
         ),
         (
@@ -231,7 +231,7 @@ def test_a_choice_names_a_tool_of_a_namespace() -> None:
         ({"input": [{"type": ["message"]}]}, "input", "message"),
         ({"input": [{"type": "function_call", "name": "look"}]}, "input", "arguments"),
         (
-            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
+            {"input": [{"role": "assistant", "content": [{"type": "input_image"}]}]},
             "input",
             "input_image",
         ),

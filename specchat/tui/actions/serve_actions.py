@@ -35,7 +35,8 @@ class ServeActions:
             self.view.notify("Nothing is served now. /serve opens the port.", severity="warning")
         else:
             service, port = opened.service, opened.port
-            served = Served(port.address, port.key, service.name, service.facts.context)
+            facts = service.facts
+            served = Served(port.address, port.key, service.name, facts.context, facts.takes_images)
             text = setup_text(client, served)
             self.view.app.copy_to_clipboard(text)
             place = text.partition("\n")[0].lstrip("#/ ")
