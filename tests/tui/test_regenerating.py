@@ -97,6 +97,33 @@ async def test_a_stopped_version_is_continued_as_it_was_begun() -> None:
         assert "temperature 0.2" in screen_text(app)
 
 
+async def test_a_version_stopped_before_its_first_token_is_withdrawn(tmp_path: Path) -> None:
+    """The answer before it is shown again, with its figures; a first answer stays to be asked."""
+    loads = threading.Event()
+    script = Script(["An answer of some length"], load_hold=loads)
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "One?", wait=False)
+        await until(pilot, lambda: app.answers.current is not None)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.answers.current is None)
+        assert [each.text for each in app.conversations.branch] == ["One?", ""]
+        loads.set()
+        await pilot.press("f5")
+        await until(pilot, lambda: len(script.asked) == 1 and app.answers.current is None)
+        answer, figures = app.conversations.last, app.answers.figures.statistics.generated_tokens
+        assert answer is not None
+        loads.clear()
+        app.pair_controller.unload("")
+        await pilot.press("f5")
+        await until(pilot, lambda: app.answers.current is not None)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.view.transcript.views[-1].message_id == answer.id)
+        assert app.conversations.last == answer
+        assert app.answers.figures.statistics.generated_tokens == figures
+        loads.set()
+
+
 async def test_another_pair_answers_again() -> None:
     """It is loaded first, and each version names its pair."""
     script = Script(["An answer of some length", "Another answer"])

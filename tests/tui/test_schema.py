@@ -280,7 +280,10 @@ async def test_without_a_template_an_answer_is_not_continued(
 
 @pytest.mark.slow
 async def test_a_token_that_the_schema_forbids_is_refused(tiny: WriteModel, tmp_path: Path) -> None:
-    """The steps offer what the model itself would write; one line says why that cannot be."""
+    """The steps offer what the model itself would write; one line says why that cannot be.
+
+    The answer stays as it was, and gets no version that breaks off there.
+    """
     app = opened(tmp_path / "history.db", tiny)
     async with app.run_test(size=(120, 40)) as pilot:
         await say(pilot, "/schema ok bool", wait=False)
@@ -293,7 +296,10 @@ async def test_a_token_that_the_schema_forbids_is_refused(tiny: WriteModel, tmp_
         forbidden = first._replace(tokens=(first.tokens[0] + 1,), texts=("",), origins=("target",))
         await app.state.questions.branch_off(answer.id, [forbidden], known.target)
         await until(pilot, lambda: app.answers.current is None)
-        assert "The schema does not allow that token there. F6 has others" in screen_text(app)
+        await until(pilot, lambda: "schema does not allow that token there. F6" in notices(app))
+        assert app.conversations.last == answer
+        assert app.conversations.tree.version(answer.id) == (1, 1)
+        await until(pilot, lambda: app.view.transcript.views[-1].message_id == answer.id)
         await say(pilot, "Another one.")
         assert json.loads(last_text(app)).keys() == {"ok"}
 

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from specchat.chat.stored_steps import StoredSteps
-from specchat.errors import ContextFull, InvalidOption, SpecchatError
+from specchat.errors import ContextFull, InvalidOption, SpecchatError, StoreBusy
 from specchat.requests.answer_update import Update
 from specchat.structured.unfinished import unfinished_place
 from specchat.tui.commands import KeyOf
@@ -160,8 +160,12 @@ class Answers:
                 self.end("cancelled")
         self._view.later(SECONDS_TO_END, partial(self._warn, writing))
 
-    def end(self, finish: str, reason: str = "") -> None:
-        """Store what has been written of the answer, and show how it ended."""
+    def end(self, finish: str, reason: str = "", *, is_refused: bool = False) -> None:
+        """Store what has been written of the answer, and show how it ended.
+
+        Another version of an answer is withdrawn if nothing was written of it, or if its beginning
+        was refused.
+        """
         writing, self.current = self.current, None
         if writing is None:
             return
@@ -173,6 +177,9 @@ class Answers:
         self._view.say("", "progress")
         self.on_free()
         if writing.stored is None:
+            return
+        is_void = is_refused or (finish == "cancelled" and not has_arrived)
+        if is_void and self._withdraw(writing, reason):
             return
         pair, facts = self._pair_controller.pair, self._pair_controller.facts
         figures = writing.statistics(pair.name, facts.draft if facts else None)
@@ -195,6 +202,21 @@ class Answers:
         self.settle()
         self.on_end(writing.stored.id)
         self._view.show_state()
+
+    def _withdraw(self, writing: Writing, reason: str) -> bool:
+        """Show what was shown before a version that says nothing; False if that is impossible."""
+        chat, answer, before = self._conversations, writing.message, writing.shown_before
+        if answer is None or before is None or answer not in chat.tree:
+            return False
+        try:
+            chat.withdraw(answer, before)
+        except StoreBusy:
+            return False
+        if reason:
+            self._view.notify(reason, severity="warning")
+        self.recall()
+        self._view.later(SHOW_INTERVAL, self._view.show_branch)
+        return True
 
     def _report_elsewhere(self, writing: Writing, reason: str, *, is_looping: bool) -> None:
         """Say that an answer has ended in a conversation that is not open."""
@@ -356,7 +378,8 @@ class Answers:
         self._pair_controller.tell(last.error)
         if not writing.is_lane and not reason:
             writing.figures.follow(last.statistics)
-        self.end(last.finish or "failed", reason)
+        is_refused = bool(writing.begun) and isinstance(last.error, InvalidOption)
+        self.end(last.finish or "failed", reason, is_refused=is_refused)
         if writing.is_lane and reason:
             self._view.report(f"The race failed: {reason}")
         elif not (writing.then is None or writing.is_stopped or last.finish == "cancelled"):

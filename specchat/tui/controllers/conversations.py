@@ -190,6 +190,12 @@ class Conversations:
         self.finish(state, AnswerParts.of(state), state.finish or "", figures)
         return figures
 
+    def withdraw(self, answer: int, leaf: int) -> None:
+        """Remove an answer that says nothing, and switch to the branch of another leaf."""
+        self.store.delete_messages([answer])
+        self.tree.remove(answer)
+        self.set_leaf(leaf)
+
     def turn_to(self, message: int, step: int) -> int | None:
         """Switch to another version of a message and return it; None if there is none."""
         versions = self.tree.siblings(message)

@@ -100,10 +100,11 @@ class Questions:
     async def answer_again(self, question: int, options: Mapping[str, Any] = NO_OPTIONS) -> None:
         """Ask for another version of the answer to a question, with options for it alone."""
         if not self._answers.is_busy():
-            self._conversations.leaf = question
+            before, self._conversations.leaf = self._conversations.leaf, question
             await self._view.show_branch()
             schema = self._conversations.schema_for(question)
-            await self._answer(question, schema, options=options)
+            shown = before if before != question else None
+            await self._answer(question, schema, options=options, shown_before=shown)
 
     def can_regenerate(self) -> bool:
         """Return True if there is a question to answer again; otherwise notify the user."""
@@ -158,9 +159,9 @@ class Questions:
             )
             self._view.notify(words, severity="warning")
         else:
-            self._conversations.leaf = question
+            before, self._conversations.leaf = self._conversations.leaf, question
             await self._view.show_branch()
-            await self._answer(question, message.schema, begun)
+            await self._answer(question, message.schema, begun, shown_before=before)
 
     def stop(self) -> None:
         """Stop the answer; without one, cancel an edit."""
@@ -211,13 +212,15 @@ class Questions:
         schema: str,
         begun: Sequence[Chunk] = (),
         options: Mapping[str, Any] = NO_OPTIONS,
+        shown_before: int | None = None,
     ) -> None:
         """Ask the pair to answer a question, once it is loaded.
 
         The answer follows a JSON Schema unless that is empty, and may begin with steps.
         """
         message = self._conversations.answer(question, schema)
-        writing = Writing(message.id, await self._view.add(message.id), begun=begun)
+        display = await self._view.add(message.id)
+        writing = Writing(message.id, display, begun=begun, shown_before=shown_before)
         self._answers.send(writing, question, structure=structure_of(schema), **options)
         writing.wait(self._view.later, self._pair_controller.is_timing)
         self._view.show_conversations()

@@ -60,6 +60,8 @@ class Writing:
     figures: Figures = field(default_factory=Figures)
     begun: Sequence[Chunk] = ()
     """The steps that the answer begins with; the engine repeats them first."""
+    shown_before: int | None = None
+    """The end of the branch that was shown until this version of an answer was asked for."""
     is_joined: bool = False
     """Whether it continues an answer by its text, so that its tokens may not follow its steps."""
     is_stopped: bool = False
