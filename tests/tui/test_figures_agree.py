@@ -94,7 +94,7 @@ def contradictions(figures: Figures, width: int) -> Iterator[str]:
         yield f"another number of tokens below the newest answer: {lines.newest}"
     for below in (lines.details, lines.older):
         own = figures.gain.rates[1:] if figures.speedup else ()
-        own = own or (figures.statistics.tokens_per_second,)
+        own = own or (figures.rate,)
         for strip in [strip_text(figures, width) for width in STRIP_WIDTHS]:
             yield from _speeds(texts, strip, below, own[0])
             yield from _verdicts(texts, strip, below)
@@ -110,13 +110,13 @@ def strip_text(figures: Figures, width: int) -> str:
 
 
 def _speeds(texts: Texts, strip: str, below: str, own: float) -> Iterator[str]:
-    """Compare the speeds with speculation (`own`) and without, and their ratio."""
+    """Compare the speeds with speculation (`own`, 0 if untold) and without, and their ratio."""
     stated = [float(each) for each in re.findall(r"([\d.]+) tokens/s", below)]
     rate = texts.get("tokens per second")
     if rate is not None and numbers(rate) != stated:
         yield "another speed below the answer"
     rates = re.findall(r"([\d.]+) tokens/s", strip)
-    if len(texts) > 1 and rates != [f"{own:.1f}"]:
+    if len(texts) > 1 and rates != [f"{own:.1f}"] * bool(own):
         yield f"another speed in the strip: {rates}"
     if "speedup" in texts:
         lines = texts["speedup"].splitlines()
