@@ -100,7 +100,8 @@ class Figures:
     def rate(self) -> float:
         """Tokens per second; 0 while it is too early to tell."""
         stats = self.statistics
-        is_early = not self.is_counted and stats.decode_s < RATE_SECONDS
+        is_known = self.is_counted or bool(self.speedup)
+        is_early = not is_known and stats.decode_s < RATE_SECONDS
         return 0.0 if is_early else stats.tokens_per_second
 
     def rates_compared(self) -> tuple[float, float]:
