@@ -41,7 +41,6 @@ class JointPasses:
         self._pads = all(kind.is_free for kind in kinds)
         self._steps_back = any(kind.name == "snapshots" for kind in kinds)
         self._most_steps = texts[0].shape.num_steps_back if self._steps_back else self.most_rows
-        self._moves = any(kind.saves_states for kind in kinds)
         self._padded: list[TextMemory] = []
 
     def may_join(self, passes: Sequence[TargetPass]) -> bool:
@@ -82,7 +81,7 @@ class JointPasses:
         except BaseException:
             for text, part in zip(texts, parts, strict=True):
                 text.undo(max(length, len(part)))
-            for text in others if self._moves else ():
+            for text in others:
                 text.undo(0)
             raise
         given: list[Rows] = []

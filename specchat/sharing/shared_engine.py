@@ -9,7 +9,6 @@ measures the pair and keeps what was read on disk.
 """
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TypeVar, cast
@@ -22,10 +21,10 @@ from specchat.requests.answer_request import ChatRequest
 from specchat.requests.progress import Progress, Stage
 from specchat.requests.prompt_size import PromptSize
 from specchat.sharing.answer_turn import Turn
+from specchat.sharing.asked_work import AskedWork
 from specchat.sharing.engine_events import EngineEvents, NoEvents
 from specchat.sharing.owned_engine import OpenEngine, OwnedEngine
 from specchat.sharing.owner_tasks import IdleTime, OwnerCall, SizeQuestion
-from specchat.sharing.ticket_line import TicketLine, most_in_turn
 from specchat.sharing.tickets import Ticket
 from specchat.system.logs import log_internal_error
 
@@ -69,22 +68,12 @@ class SharedEngine:
         Loading begins once the engine that was there `before` has freed its memory.
         """
         self._events: EngineEvents = events or NoEvents()
-        self._owned = OwnedEngine(load, engine, self._events, lambda: not self._is_closing)
+        self._owned = OwnedEngine(load, engine, self._events, lambda: not self._asked.is_closing)
+        self._asked = AskedWork(self._owned, most_waiting)
         self._before, self._log = before, log
         self.reloads = reloads
         self.before_end: Callable[[], object] = lambda: None
         """Called on the owning thread before the engine ends."""
-        self._lock = threading.Condition()
-        self._line = TicketLine(most_waiting)
-        self._sizing: SizeQuestion | None = None
-        self._calls: deque[OwnerCall] = deque()
-        self._number = 0
-        self.last_error: SpecchatError | None = None
-        """What the last answer that failed has failed with."""
-        self._current: Sequence[Ticket] = ()
-        self._measured_for: Ticket | None = None
-        self._is_closing = False
-        self._lost: SpecchatError | None = None
         self._is_settled = threading.Event()  # it is loaded, or never will be
         self._thread = threading.Thread(target=self._run, name="engine owner", daemon=True)
         self._thread.start()
@@ -107,61 +96,41 @@ class SharedEngine:
         """Return the facts once the engine is loaded. Raises the error that loading failed with."""
         self._is_settled.wait()
         if (facts := self._owned.facts) is None:
-            raise self._lost or Cancelled("the engine is shutting down")
+            raise self._asked.lost or Cancelled("the engine is shutting down")
         return facts
 
     def submit(self, ticket: Ticket) -> None:
         """Queue a request. Raises QueueFull, or EngineFailed once closed."""
-        with self._lock:
-            self._require_open()
-            self._take_over(ticket)
-            self._line.add(ticket)
-            self._wake()
+        self._asked.submit(ticket)
 
     def submit_aside(self, ticket: Ticket) -> None:
         """Queue a request that is answered while nothing else is asked for, which ends it."""
-        with self._lock:
-            self._require_open()
-            self._take_over(ticket)
-            ticket.may_be_interrupted = False
-            if self._has_requests():
-                ticket.end("cancelled")
-            else:
-                self._wake()
-                self._line.aside = ticket
+        self._asked.submit_aside(ticket)
 
     def size(
         self,
         asked: Callable[[EngineFacts], ChatRequest],
         on_size: Callable[[PromptSize | None], None],
     ) -> None:
-        """Report how much of the context a conversation would take, once nothing else is asked for.
-
-        None if that is not known, and first where something else is asked for. A newer question of
-        this kind replaces one that waits.
-        """
-        with self._lock:
-            self._require_open()
-            self._sizing = SizeQuestion(asked, on_size)
-            self._wake()
+        """Report how much of the context a conversation would take, as `AskedWork.ask_size`."""
+        self._asked.ask_size(asked, on_size)
 
     def forget_size(self) -> None:
         """Drop a question for a size that waits."""
-        with self._lock:
-            self._sizing = None
+        self._asked.forget_size()
 
     def call(self, act: Callable[[Engine], Result]) -> Result:
         """Do something with the engine between two answers' turns, and wait for the result."""
-        made = OwnerCall(act)
-        with self._lock:
-            self._require_open()
-            self._calls.append(made)
-            self._wake()
-        return cast(Result, made.result())
+        return self._asked.call(act)
 
     def image_tokens(self, image: Image) -> list[int]:
         """Return an image as tokens, without waiting for answers; raises as the engine does."""
         return self._owned.image_tokens(image)
+
+    @property
+    def last_error(self) -> SpecchatError | None:
+        """What the last answer that failed has failed with."""
+        return self._asked.last_error
 
     @property
     def num_restarts(self) -> int:
@@ -171,17 +140,17 @@ class SharedEngine:
     @property
     def num_waiting(self) -> int:
         """The requests that have not begun."""
-        return len(self._line.waiting)
+        return len(self._asked.line.waiting)
 
     @property
     def num_running(self) -> int:
         """The answers that have begun and take turns."""
-        return len(self._line.active)
+        return len(self._asked.line.active)
 
     @property
     def num_refused(self) -> int:
         """The requests refused because too many were waiting."""
-        return self._line.num_refused
+        return self._asked.line.num_refused
 
     def held_bytes(self) -> int:
         """Return the bytes of the host's memory that closing frees at once, 0 if unknown."""
@@ -189,19 +158,15 @@ class SharedEngine:
 
     def has_ended(self) -> bool:
         """Return True if the engine has ended, or its process has and is not started again."""
-        return self._is_closing or (not self.reloads and self._owned.has_ended())
+        return self._asked.is_closing or (not self.reloads and self._owned.has_ended())
 
     def cancel_all(self) -> None:
         """End all answers."""
-        with self._lock:
-            for ticket in self._line:
-                ticket.is_cancelled = True
-            self._owned.stop()
-            self._lock.notify_all()
+        self._asked.cancel_all()
 
     def end(self) -> None:
         """End all answers and then the engine, without waiting for that."""
-        self._is_closing = True
+        self._asked.is_closing = True
         self.cancel_all()
 
     def wait(self, seconds: float) -> None:
@@ -218,49 +183,8 @@ class SharedEngine:
 
     def kill(self) -> None:
         """End all answers and kill the engine's own process."""
-        self._is_closing = True
+        self._asked.is_closing = True
         self._owned.kill()
-
-    def _take_over(self, ticket: Ticket) -> None:
-        self._number += 1
-        ticket.number = self._number
-        ticket.on_cancel = lambda: self._cancel(ticket)  # type: ignore[method-assign]
-
-    def _has_requests(self) -> bool:
-        """Return True if anything but a text beside the conversations is asked for."""
-        return bool(not self._line.is_empty or self._calls or self._sizing)
-
-    def _wake(self) -> None:
-        """End what is only done while nothing is asked for, and wake the thread."""
-        if self._sizing is not None and (self._calls or not self._line.is_empty):
-            self._sizing.postpone()
-        if (aside := self._line.aside) is not None:
-            self._line.aside = None
-            aside.is_cancelled = True
-            if aside not in self._current:
-                aside.end("cancelled")
-            else:
-                self._owned.stop()
-        self._lock.notify_all()
-
-    def _require_open(self) -> None:
-        if self._is_closing:
-            raise self._lost or EngineFailed("the engine is shutting down")
-
-    def _cancel(self, ticket: Ticket) -> None:
-        """Stop an answer in progress; one that has no turn now leaves its place at once.
-
-        So does one that waits while what another needs to know is measured.
-        """
-        with self._lock:
-            others = [each for each in self._current if each is not ticket]
-            if ticket not in self._current or self._measured_for in others:
-                self._line.drop_cancelled(in_turn=others)
-            elif others:  # the others go on
-                self._owned.pause()
-            else:
-                self._owned.stop()
-            self._lock.notify_all()
 
     # --- the owning thread
 
@@ -278,40 +202,23 @@ class SharedEngine:
             pass
         except Exception as raised:  # noqa: BLE001  # a thread that ends silently is worse
             error = self._readable(raised)
-        with self._lock:
-            is_lost = not self._is_closing
-            self._is_closing = True
-            self._lost = error if is_lost else None
+        is_lost = self._asked.close(error)
         self._is_settled.set()
-        self._fail_calls(error)  # those that wait for them may hold what `before_end` closes
+        self._asked.fail_calls(error)  # those that wait for them may hold what `before_end` closes
         for end in (self.before_end, self._owned.close):
             try:
                 end()
             except Exception as raised:  # noqa: BLE001  # what waits must end all the same
                 self._readable(raised)
-        self._end_all(error, is_lost=is_lost)
+        self._asked.end_all(error, is_lost=is_lost)
         if is_lost:
             self._events.lost(error)
-
-    def _end_all(self, error: SpecchatError, *, is_lost: bool) -> None:
-        """End what is asked for; under the lock, so that nothing is added beside it."""
-        with self._lock:
-            for ticket in self._line:
-                ticket.end(None, error) if is_lost else ticket.end("cancelled")
-            if self._sizing is not None:
-                self._sizing.postpone()
-        self._fail_calls(error)
-
-    def _fail_calls(self, error: SpecchatError) -> None:
-        with self._lock:
-            while self._calls:
-                self._calls.popleft().fail(error)
 
     def _serve(self) -> None:
         """Do what is asked for until the engine is closed. Raises EngineFailed if it is lost."""
         idle = IdleTime()
-        while not self._is_closing:
-            made, tickets, sizing = self._next(IDLE_SECONDS)
+        while not self._asked.is_closing:
+            made, tickets, sizing = self._asked.next(IDLE_SECONDS)
             if made or tickets or sizing:
                 self._do(made, tickets, sizing)
                 idle = IdleTime()
@@ -322,9 +229,8 @@ class SharedEngine:
                 if not self.reloads:
                     raise
             except SpecchatError as error:  # a reload failed: it is tried again, but not at once
-                self.last_error = error
-                with self._lock:
-                    self._lock.wait_for(self._is_wanted_now, SECONDS_TO_RELOAD)
+                self._asked.last_error = error
+                self._asked.wait(SECONDS_TO_RELOAD)
 
     def _do(
         self, made: OwnerCall | None, tickets: Sequence[Ticket], sizing: SizeQuestion | None
@@ -336,7 +242,7 @@ class SharedEngine:
             if made is not None:
                 made.fail(self._readable(error))
             elif tickets:
-                self._end(tickets[0], None, self._readable(error))
+                self._asked.end(tickets[0], None, self._readable(error))
             elif sizing is not None:
                 sizing.postpone()
             if not self.reloads:
@@ -354,60 +260,31 @@ class SharedEngine:
         seconds = monotonic() - idle.since
         if not idle.is_measured and seconds >= SECONDS_TO_MEASURE:
             idle.is_measured = True  # what did not work now may after the next answer
-            self._owned.measure(engine, lambda *_: not self._is_wanted_now())
+            self._owned.measure(engine, lambda *_: not self._asked.is_wanted_now())
         if not idle.is_kept and seconds >= SECONDS_TO_KEEP:
             idle.is_kept = True
-            self._owned.keep(engine, self._is_wanted_now)
-
-    def _next(
-        self, seconds: float
-    ) -> tuple[OwnerCall | None, Sequence[Ticket], SizeQuestion | None]:
-        """Return what to do next: a call first, then the answers whose turn it is."""
-        with self._lock:
-            if not self._is_wanted_now():
-                self._lock.wait(seconds)
-            self._line.drop_cancelled()
-            if self._calls:
-                return self._calls.popleft(), (), None
-            self._line.let_in(most_in_turn(self.facts))
-            if self._line.active:
-                return None, self._line.group(self.facts.at_once), None
-            sizing, self._sizing = self._sizing, None
-            aside = None if sizing else self._line.aside
-            return None, [aside] if aside else (), sizing
-
-    def _is_wanted_now(self) -> bool:
-        """Return True if something is asked for while the thread is idle."""
-        return bool(self._has_requests() or self._line.aside or self._is_closing)
+            self._owned.keep(engine, self._asked.is_wanted_now)
 
     def _take_turn(self, engine: Engine, tickets: Sequence[Ticket]) -> None:
         """Answer for a while; answers that are not over go to the end of the line."""
-        with self._lock:
-            self._current = left = [each for each in tickets if not each.is_cancelled]
-            for ticket in left:
-                ticket.begin_turn()
+        left = self._asked.begin_turn(tickets)
         try:
             for ticket in list(left):
                 self._make_ready(engine, ticket)
             left[:] = [ticket for ticket in left if not ticket.is_over]
             if left:
-                turn = Turn(engine, list(left), self._is_wanted, self._may_join)
+                turn = Turn(engine, list(left), self._asked.is_wanted, self._asked.may_join)
                 for ticket, end in turn.take():
                     left.remove(ticket)
                     error = end if isinstance(end, SpecchatError) else None
-                    self._end(ticket, None if error else cast(Finish, end), error)
+                    self._asked.end(ticket, None if error else cast(Finish, end), error)
         except Exception as error:
-            for ticket in list(left):
-                self._end(ticket, None, self._readable(error))
+            while left:
+                self._asked.end(left.pop(), None, self._readable(error))
             if isinstance(error, EngineFailed) and not self.reloads:
                 raise
-        else:
-            with self._lock:
-                for ticket in left:
-                    self._line.rotate(ticket)
         finally:
-            with self._lock:
-                self._current = ()
+            self._asked.end_turn(left)
 
     def _make_ready(self, engine: Engine, ticket: Ticket) -> None:
         """Measure what an answer needs to know; end it if that fails or is given up."""
@@ -416,27 +293,9 @@ class SharedEngine:
         except EngineFailed:
             raise
         except Exception as error:  # noqa: BLE001  # the others in its turn have no part in it
-            self._end(ticket, None, self._readable(error))
+            self._asked.end(ticket, None, self._readable(error))
         if ticket.is_cancelled:
-            self._end(ticket, "cancelled")
-
-    def _is_wanted(self) -> bool:
-        """Return True if another request waits for the engine, and an answer may be interrupted."""
-        has_others = self._line.has_others(self._current)
-        return self.facts.takes_turns and bool(has_others or self._calls)
-
-    def _may_join(self) -> bool:
-        """Return True if a request waits that could be decoded together with those in turn."""
-        return len(self._current) < self.facts.at_once and self._line.could_join(self._current)
-
-    def _end(
-        self, ticket: Ticket, finish: Finish | None, error: SpecchatError | None = None
-    ) -> None:
-        with self._lock:
-            self._line.remove(ticket)
-        if error is not None:
-            self.last_error = error
-        ticket.end(finish, error)
+            self._asked.end(ticket, "cancelled")
 
     def _measure_for(self, engine: Engine, ticket: Ticket) -> None:
         """Measure what an answer needs to know, until it is given up."""
@@ -447,11 +306,8 @@ class SharedEngine:
                 ticket.report(Progress(stage, share))
                 return not ticket.is_cancelled
 
-            self._measured_for = ticket
-            try:
+            with self._asked.measuring_for(ticket):
                 self._owned.measure(engine, report, only_exactness=not ticket.measures_first)
-            finally:
-                self._measured_for = None
         ticket.lacks_exactness |= engine.facts.lacks_exactness(options)
 
     def _readable(self, error: Exception) -> SpecchatError:
