@@ -450,6 +450,9 @@ class ScreenOptions(Options):
     conversations: bool = declare(False, "Show the list of conversations.")
     colour_tokens: bool = declare(False, "Colour tokens by what drafted them.")
     ghost: bool = declare(True, "Show drafts ahead of the answer's text.")
+    pictures: Literal["auto", "kitty", "sixel", "blocks", "off"] = declare(
+        "auto", "How images are shown; kitty and sixel need the package textual-image."
+    )
     animations: bool = declare(True, "Animate the screen.")
     fold_reasoning: bool = declare(True, "Fold the model's reasoning.")
     model_titles: bool = declare(True, "Have the model title new conversations while it is idle.")

@@ -18,13 +18,13 @@ def attached_text(images: Sequence[CheckedImage], facts: EngineFacts | None) -> 
 
 def _attached(place: int, checked: CheckedImage, facts: EngineFacts | None) -> Content:
     remove = Content.styled("remove", Style.from_meta({"@click": f"app.detach({place})"}))
-    separator = Content.styled(" · ", "$text-muted")
+    separator = Content(" · ")
     if checked.wrong:
         wrong = Content.styled(f"{GLYPH} {in_one_line(checked.wrong)}", "$text-warning")
         return separator.join([wrong, remove])
     parts = [f"{GLYPH} {name_of(checked.image)}", pixels_text(checked.width, checked.height)]
     parts += [f"{checked.num_tokens} tokens"] if checked.num_tokens else []
-    shown = [Content.styled(" · ".join(parts), "$text-muted")]
+    shown = [Content(" · ".join(parts))]
     if facts is not None and not facts.takes_images:
         words = f"{harmless(facts.target)} reads text only"
         shown.append(Content.styled(words, "$text-warning"))

@@ -1,5 +1,6 @@
 """The main screen: carries out what controllers and actions request, with the right widget."""
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -273,13 +274,14 @@ class MainView:
         return view
 
     def _image_views(self, message: Message) -> Sequence[Widget]:
-        """Return views of a question's images, as pictures where the terminal has colours."""
+        """Return views of a question's images."""
         if not message.images:
             return ()
         from specchat.tui.widgets.image_view import image_view
-        from specchat.tui.widgets.picture import BLOCKS, NONE
+        from specchat.tui.widgets.picture import way_of
 
-        way = BLOCKS if self.appearance.has_colours() else NONE
+        chosen, has_colours = self._setup.screen.pictures, self.appearance.has_colours()
+        way = way_of(chosen, os.environ, has_colours=has_colours)
         return [image_view(each, way) for each in message.images]
 
     def _figures(self) -> Figures:

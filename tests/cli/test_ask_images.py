@@ -18,8 +18,9 @@ SEEN, OTHER = encoded(picture(1)), encoded(picture(2), "JPEG")
 
 
 @pytest.fixture
-def model(tiny: WriteModel, tmp_path: Path) -> list[str]:
-    """Return the options that name a tiny model with its projector."""
+def model(tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the options that name a tiny model with its projector; nothing is set up for it."""
+    monkeypatch.setattr("specchat.cli.ask.set_up", lambda _: None)
     projector = write_projector(tmp_path / "mmproj.gguf", "mlp")
     greedy = ("--temperature", "0", "--max-tokens", "8", "--ctx", "512", "--json")
     return ["--target", str(tiny("llama")), "--projector", str(projector), *greedy]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.events import Paste
 from textual.geometry import Size
+from textual.pilot import Pilot
 from textual.widgets import Static
 
 from conftest import WriteModel
@@ -16,18 +19,18 @@ from engine.test_lossless import EXACT
 from image_files import encoded, image, picture
 from scripted_chat import Script, chat
 from scripts.support.tiny_gguf import write_projector
-from specchat.chat.conversation import Message
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.images.image import Image
 from specchat.images.picture import Picture
+from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.mentions import mention_of, named_files, pasted_files, without_mention
 from specchat.tui.setup import PairChoice, Setup
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.image_view import ImageView
-from specchat.tui.widgets.picture import BlockPicture, block_strips, cells_of
-from tui.driving import panel_text, race, say, screen_text, until
+from specchat.tui.widgets.picture import BlockPicture, block_strips, cells_of, way_of
+from tui.driving import PATIENCE, frame_text, panel_text, race, say, screen_text, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (100, 40)
@@ -59,9 +62,12 @@ def shown_to(script: Script, number: int = -1) -> list[bytes]:
     return [each.data for each in images]
 
 
-def question_of(app: ChatApp) -> Message:
-    """Return the last question on the screen."""
-    return [each for each in app.conversations.branch if each.role == "user"][-1]
+async def ask(pilot: Pilot[None], script: Script, text: str) -> None:
+    """Ask something with images, which are checked first, and wait for the answer."""
+    app, before = pilot.app, len(script.asked)
+    assert isinstance(app, ChatApp)
+    await say(pilot, text, wait=False)
+    await until(pilot, lambda: len(script.asked) > before and app.answers.current is None)
 
 
 def test_images_are_named_as_texts_are(folder: Path) -> None:
@@ -116,7 +122,7 @@ async def test_images_stay_in_the_conversation(folder: Path, tmp_path: Path) -> 
     script, history = Script(["One.", "Two."], takes_images=True), tmp_path / "data" / "history.db"
     app = chat(script, history)
     async with app.run_test(size=SIZE) as pilot:
-        await say(pilot, '@cat.png @"my dog.jpg" Which?')
+        await ask(pilot, script, '@cat.png @"my dog.jpg" Which?')
         both = [CAT, (folder / "my dog.jpg").read_bytes()]
         assert shown_to(script) == both
         await pilot.press("f5")
@@ -125,19 +131,37 @@ async def test_images_stay_in_the_conversation(folder: Path, tmp_path: Path) -> 
         await race(pilot)
         assert all(shown_to(script, number) == both for number in range(2, len(script.asked)))
         await pilot.press("escape")
-        await say(pilot, "And now?")
+        await ask(pilot, script, "And now?")
         assert shown_to(script) == both
         (folder / "cat.png").unlink()
         app.state.questions.editing = app.conversations.branch[0].id
-        await say(pilot, "@cat.png alone")
+        await ask(pilot, script, "@cat.png alone")
         assert shown_to(script) == [CAT]
     app = chat(script, history)
     async with app.run_test(size=SIZE) as pilot:
         app.actions.conversations.state.conversations.open(1)
         await app.view.show_branch()
         await until(pilot, lambda: bool(app.query(BlockPicture)))
-        await say(pilot, "Again?")
+        await ask(pilot, script, "Again?")
         assert shown_to(script) == [CAT]
+
+
+async def test_a_question_waits_while_its_images_are_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In sight, and kept as one that waits; the chat goes on meanwhile."""
+    hold = threading.Event()
+    monkeypatch.setattr("specchat.system.clone.set_up", lambda *_: hold.wait(PATIENCE))
+    script = Script(takes_images=True)
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "What is @cat.png?", wait=False)
+        await until(pilot, lambda: "Queued: What is @cat.png?" in frame_text(app))
+        assert script.asked == []
+        hold.set()
+        await until(pilot, lambda: bool(script.asked) and app.answers.current is None)
+        assert "Queued" not in frame_text(app)
+    assert shown_to(script) == [CAT]
 
 
 async def test_a_broken_image_is_not_sent() -> None:
@@ -205,6 +229,70 @@ async def test_the_panel_counts_images_apart() -> None:
         app.view.show_state()
         (line,) = (each for each in panel_text(app).splitlines() if "images" in each)
         assert line.split() == ["images", "256", "tokens,", "1.2", "s"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "variables", "way"),
+    [
+        ("auto", {"TERM": "xterm-kitty"}, "kitty"),
+        ("auto", {"TERM": "xterm-256color", "KITTY_WINDOW_ID": "1"}, "kitty"),
+        ("auto", {"TERM": "xterm-kitty", "TMUX": "default,1,0"}, "blocks"),
+        ("auto", {"TERM": "foot"}, "sixel"),
+        ("auto", {"TERM": "xterm-256color", "TERM_PROGRAM": "WezTerm"}, "sixel"),
+        ("auto", {"TERM": "xterm-256color", "KONSOLE_VERSION": "240201"}, "sixel"),
+        ("auto", {"TERM": "xterm-256color"}, "blocks"),
+        ("sixel", {"TERM": "tmux-256color", "TMUX": "1"}, "sixel"),
+        ("kitty", {}, "kitty"),
+        ("blocks", {"TERM": "xterm-kitty"}, "blocks"),
+        ("off", {"TERM": "xterm-kitty"}, "off"),
+    ],
+)
+def test_the_way_to_show_a_picture_follows_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, chosen: str, variables: dict[str, str], way: str
+) -> None:
+    """Or what the user chose; in half blocks without textual-image, in words without colours."""
+    for is_here, has_colours, expected in (
+        (True, True, way),
+        (False, True, way if way == "off" else "blocks"),
+        (True, False, "off" if chosen == "auto" else way),
+    ):
+        monkeypatch.setattr(f"{way_of.__module__}.is_installed", lambda found=is_here: found)
+        assert way_of(chosen, variables, has_colours=has_colours) == expected
+
+
+@pytest.mark.parametrize("way", ["kitty", "sixel"])
+async def test_a_terminals_protocol_shows_the_picture(
+    monkeypatch: pytest.MonkeyPatch, way: Any
+) -> None:
+    """In as many cells as half blocks would take; the terminal is asked nothing."""
+    pytest.importorskip("textual_image", exc_type=ImportError)
+    terminal = StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.__stdout__", terminal)
+    script = Script(takes_images=True)
+    app = chat(script, screen=ScreenOptions(pictures=way))
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(pilot, script, "What is @cat.png?")
+        place = app.query_one(ImageView).query_one(".picture")
+        await until(pilot, lambda: bool(place.children))
+        await until(pilot, lambda: place.children[0].size == Size(32, 16))
+        written = terminal.getvalue()
+    asked = ("\x1b[c", "\x1b[16t", "a=q")
+    assert not any(each in written for each in asked)
+    if way == "kitty":
+        assert "U=1" in written
+        assert "c=32,r=16" in written
+
+
+async def test_without_colours_a_line_stands_for_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its name and size, and it is not decoded for that."""
+    monkeypatch.setattr("specchat.tui.appearance.Appearance.has_colours", lambda _: False)
+    script = Script(takes_images=True)
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(pilot, script, "What is @cat.png?")
+        assert "▣ cat.png · 12.4 kB" in screen_text(app)
+        assert not app.query(ImageView)
 
 
 def test_half_blocks_are_the_pixels() -> None:

@@ -1,7 +1,7 @@
 """The images that a message names, checked before they are sent; no Textual here."""
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -40,6 +40,8 @@ class ImageChecks:
     """The images that the message named last: their files may be gone once it is sent."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_set_up: bool = False
+    _wrong: dict[bytes, str] = field(default_factory=dict)
+    """For each image that was checked, why it cannot be sent, empty for one that can."""
 
     def check(self, image: Image) -> CheckedImage:
         """Return what is known of an image; in any thread but the screen's."""
@@ -49,8 +51,29 @@ class ImageChecks:
         try:
             found = thumbnail_of(image)
         except SpecchatError as error:
+            self._wrong[image.digest] = str(error)
             return CheckedImage(image, wrong=str(error))
+        self._wrong[image.digest] = ""
         return CheckedImage(image, found.width, found.height, self._count(image))
+
+    def begin(self, images: Sequence[Image], then: Callable[[], object]) -> bool:
+        """Check images in a thread, and then call a function; return False if all were checked."""
+        unknown = [each for each in images if each.digest not in self._wrong]
+
+        def run() -> None:
+            for image in unknown:
+                self.check(image)
+            self.post(then)
+
+        if unknown:
+            threading.Thread(target=run, daemon=True).start()
+        return bool(unknown)
+
+    def require_whole(self, images: Iterable[Image]) -> None:
+        """Raise InvalidOption for an image that was checked and cannot be sent."""
+        for image in images:
+            if wrong := self._wrong.get(image.digest):
+                raise InvalidOption(wrong)
 
     def require_reader(self, images: Iterable[Image]) -> None:
         """Raise InvalidOption if the model that is loaded reads text only."""

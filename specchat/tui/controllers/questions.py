@@ -1,6 +1,5 @@
 """Questions: asking, editing, asking again, continuing and branching off; no Textual here."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple
 
 from specchat.chat.conversation import Attachment, Message
 from specchat.decoding.chunk import Chunk
-from specchat.errors import InvalidOption, SpecchatError
+from specchat.errors import SpecchatError
 from specchat.images.image import Image
 from specchat.safe_text import harmless
 from specchat.tui.answer_parts import AnswerParts
@@ -19,7 +18,7 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.image_checks import ImageChecks
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.mentions import named_files
+from specchat.tui.mentions import NamedFiles, named_files
 from specchat.tui.texts.figures import own_options
 from specchat.tui.texts.line_below import ENDINGS, is_written_elsewhere
 from specchat.tui.texts.sampling_text import only_sampling
@@ -78,14 +77,19 @@ class Questions:
         """Ask a question, or a new version of the edited one; put it back if it cannot be sent.
 
         `text` is `written` with placeholders for pasted texts replaced, empty if there are none.
-        While an answer is being written, the question is queued.
+        While an answer is being written, the question is queued, and while its images are checked.
         """
         try:
             if self._answers.current is not None:
-                self.queued.append(Queued(written, text, self._conversations.stored_number()))
-                self._view.show_state()
+                self._queue(written, text)
                 return
-            question = await self._add_question(written, text or written)
+            named = self._named(written)
+            self._checks.require_reader(named.images)
+            if self._checks.begin(named.images, self._ask_queued):
+                self._queue(written, text)
+                return
+            self._checks.require_whole(named.images)
+            question = self._add_question(named, text or written)
         except SpecchatError as error:
             self._view.put_back(written)
             self._view.report(error)
@@ -182,13 +186,20 @@ class Questions:
             self.queued.remove(first)
             await self.ask(first.written, first.text)
 
-    async def _add_question(self, written: str, text: str) -> Message:
+    def _queue(self, written: str, text: str) -> None:
+        self.queued.append(Queued(written, text, self._conversations.stored_number()))
+        self._view.show_state()
+
+    def _named(self, written: str) -> NamedFiles:
+        """Return the files that a question names."""
         edited = self._conversations.tree.get(self.editing or 0)
         known: list[Attachment | Image] = list(self._checks.held.values())
         if edited:
             known += [*edited.attachments, *edited.images]
-        named = named_files(written, Path.cwd(), known)
-        await self._require_whole(named.images)
+        return named_files(written, Path.cwd(), known)
+
+    def _add_question(self, named: NamedFiles, text: str) -> Message:
+        edited = self._conversations.tree.get(self.editing or 0)
         question = self._conversations.ask(
             text, named.attachments, images=named.images, instead_of=edited
         )
@@ -198,13 +209,6 @@ class Questions:
             words = f'No file "@{harmless(name)}": sent as plain text.'
             self._view.notify(words, severity="warning")
         return question
-
-    async def _require_whole(self, images: Sequence[Image]) -> None:
-        """Raise InvalidOption for an image that is damaged, or that the model cannot read."""
-        self._checks.require_reader(images)
-        for image in images:
-            if wrong := (await asyncio.to_thread(self._checks.check, image)).wrong:
-                raise InvalidOption(wrong)
 
     async def _answer(
         self,

@@ -50,6 +50,7 @@ NAMES = {
     "conversations": "List of conversations",
     "colour_tokens": "Token colours",
     "ghost": "Ghost drafts",
+    "pictures": "Images",
     "fold_reasoning": "Fold reasoning",
     "offer_models": "Offer models",
     "offer_race": "Offer a race",

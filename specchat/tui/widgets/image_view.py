@@ -31,8 +31,8 @@ class ImageView(Fold):
         self.say(shown_text(image))
 
     def on_mount(self) -> None:
-        """Decode the image."""
-        self.run_worker(self._draw())
+        """Decode the image, once it is known how wide it may be."""
+        self.call_after_refresh(lambda: self.run_worker(self._draw()))
 
     async def _draw(self) -> None:
         from specchat.images.thumbnail import thumbnail_of
@@ -43,4 +43,4 @@ class ImageView(Fold):
             self.say(in_one_line(str(error)))
             return
         self.say(shown_text(self._image, found.width, found.height))
-        await self._place.mount(picture_widget(found.picture, self._way))
+        await self._place.mount(picture_widget(found.picture, self._way, self._place.size.width))

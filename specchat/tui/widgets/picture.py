@@ -1,6 +1,7 @@
 """Pictures in a terminal: in half blocks of colour, or by its own protocol with textual-image."""
 
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Literal, TypeAlias, cast, get_args
 
 from rich.color import Color
 from rich.segment import Segment
@@ -10,18 +11,37 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from specchat.images.picture import Picture
+from specchat.tui.widgets.protocol_picture import (
+    Protocol,
+    is_installed,
+    protocol_of,
+    protocol_widget,
+)
 
-Way: TypeAlias = Literal["blocks", "off"]
+Way: TypeAlias = Literal["kitty", "sixel", "blocks", "off"]
 BLOCKS: Way = "blocks"
 NONE: Way = "off"
+AUTO = "auto"
 MOST_COLUMNS, MOST_ROWS = 48, 16
 """The cells of a picture: a cell is about twice as high as wide."""
 
 
-def picture_widget(picture: Picture, way: Way) -> Widget:
-    """Return a widget that shows a picture."""
-    del way
-    return BlockPicture(picture)
+def way_of(chosen: str, environment: Mapping[str, str], *, has_colours: bool) -> Way:
+    """Return how a terminal of these variables shows pictures, unless the user chose a way."""
+    if chosen == NONE or (chosen == AUTO and not has_colours):
+        return NONE
+    wanted = protocol_of(environment) if chosen == AUTO else chosen
+    for protocol in get_args(Protocol):
+        if wanted == protocol and is_installed():
+            return cast(Way, protocol)
+    return BLOCKS
+
+
+def picture_widget(picture: Picture, way: Way, room: int) -> Widget:
+    """Return a widget that shows a picture where there is room for so many columns."""
+    if way in {BLOCKS, NONE}:
+        return BlockPicture(picture)
+    return protocol_widget(cast(Protocol, way), picture, *cells_of(picture, room or MOST_COLUMNS))
 
 
 def cells_of(picture: Picture, room: int) -> tuple[int, int]:
