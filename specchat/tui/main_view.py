@@ -278,7 +278,7 @@ class MainView:
         if not message.images:
             return ()
         from specchat.tui.widgets.image_view import image_view
-        from specchat.tui.widgets.picture import way_of
+        from specchat.tui.widgets.shown_picture import way_of
 
         chosen, has_colours = self._setup.screen.pictures, self.appearance.has_colours()
         way = way_of(chosen, os.environ, has_colours=has_colours)

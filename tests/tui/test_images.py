@@ -29,7 +29,7 @@ from specchat.tui.mentions import mention_of, named_files, pasted_files, without
 from specchat.tui.setup import PairChoice, Setup
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.image_view import ImageView
-from specchat.tui.widgets.picture import BlockPicture, block_strips, cells_of, way_of
+from specchat.tui.widgets.shown_picture import BlockPicture, block_strips, cells_of, way_of
 from tui.driving import PATIENCE, frame_text, panel_text, race, say, screen_text, until
 
 pytestmark = pytest.mark.anyio

@@ -74,7 +74,7 @@ LATER = {
     "specchat.server.client_setups",
     "specchat.sharing.process_engine",
     "specchat.tui.actions",
-    "specchat.tui.widgets.picture",
+    "specchat.tui.widgets.shown_picture",
     "specchat.tui.screens",
     "specchat.workers",
 }

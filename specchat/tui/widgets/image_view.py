@@ -11,7 +11,7 @@ from specchat.images.image import Image
 from specchat.safe_text import in_one_line
 from specchat.tui.texts.image_text import GLYPH, shown_text
 from specchat.tui.widgets.fold import Fold
-from specchat.tui.widgets.picture import NONE, Way, picture_widget
+from specchat.tui.widgets.shown_picture import NONE, Way, picture_widget
 
 
 def image_view(image: Image, way: Way) -> Widget:
