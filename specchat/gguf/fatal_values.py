@@ -20,7 +20,13 @@ ALWAYS_IN_PARTS = frozenset(
     }
 )
 """Architectures that rotate in parts, whatever the file says (llama_model_rope_type)."""
-INDEXED_RATIO = 4
+ROTATING_WHOLE = frozenset(
+    {"cohere2moe", "hunyuan-dense", "hunyuan_vl", "hy_v3", "qwen3", "qwen3moe"}
+)
+"""Architectures with heads or drafts that rotate all of a key, which is as long as a value."""
+WITH_DELTA_NETS = frozenset({"qwen3next", "qwen35", "qwen35moe"})
+AS_WIDE_AS_HEADS = frozenset({"lfm2", "lfm2moe"})
+COMPRESSING, INDEXED_RATIO = "deepseek4", 4
 NOT_ROTATING = "glm5-next"
 """An architecture whose attention knows no positions."""
 
@@ -29,7 +35,7 @@ def why_fatal(header: Header) -> str | None:
     """Return which number of a model or a head cannot be used, None if all can."""
     checks = (
         *(_why_layers, _why_experts, _why_numbers, _why_compression),
-        *(_why_rotation, _why_parts),
+        *(_why_rotation, _why_parts, _why_sizes),
     )
     return next((reason for check in checks if (reason := check(header))), None)
 
@@ -107,8 +113,8 @@ def _why_numbers(header: Header) -> str | None:
 
 def _why_compression(header: Header) -> str | None:
     """Return why the compression of keys cannot be used: llama.cpp's indexer needs a layer."""
-    ratios = header.metadata.get("deepseek4.attention.compress_ratios")
-    if header.architecture != "deepseek4" or not isinstance(ratios, tuple):
+    ratios = header.metadata.get(f"{COMPRESSING}.attention.compress_ratios")
+    if header.architecture != COMPRESSING or not isinstance(ratios, tuple):
         return None
     is_indexed = INDEXED_RATIO in ratios[: max(0, header.num_layers - header.num_heads)]
     text = f"none of its layers compresses the keys of {INDEXED_RATIO} tokens into one"
@@ -146,6 +152,27 @@ def _why_parts(header: Header) -> str | None:
     if is_known and sum(numbers[:3]) > 0 and sum(numbers) <= rotated:
         return None
     return "it has parts of positions that llama.cpp cannot use"
+
+
+def _why_sizes(header: Header) -> str | None:
+    """Return which sizes do not fit, where llama.cpp does not compare them with the tensors'."""
+    kind, usual = header.architecture, _usual_length(header)
+    keys, values = (header.own(f"attention.{part}_length", usual) for part in ("key", "value"))
+    if kind in WITH_DELTA_NETS:
+        of_heads = header.own("ssm.state_size") * header.own("ssm.time_step_rank")
+        if header.own("ssm.inner_size") != of_heads:
+            return f"its states of {of_heads} numbers do not fit its ssm.inner_size"
+    is_equal = keys == values
+    if kind in ROTATING_WHOLE and not (
+        is_equal and header.own("rope.dimension_count", keys) == keys
+    ):
+        return f"it does not rotate all {keys} numbers of its keys, or they are not its values'"
+    if kind == COMPRESSING and not (is_equal and header.own("attention.head_count_kv", 1) == 1):
+        return "its compressed keys are not its values"
+    heads = header.own("attention.head_count")
+    if kind in AS_WIDE_AS_HEADS and heads and heads * keys != header.own("embedding_length"):
+        return f"its {heads} attention heads of {keys} numbers do not fit its width"
+    return None
 
 
 def _usual_length(header: Header) -> int:

@@ -101,6 +101,32 @@ def test_a_number_that_llama_cpp_takes_is_not_refused(header: Header, own: dict[
     require_text(with_own(header, **own))
 
 
+@table(
+    ("kind", "own", "reason"),
+    [
+        ("hy_v3", {}, None),
+        ("hy_v3", {"rope__dimension_count": 8}, "does not rotate all 16 numbers"),
+        ("hy_v3", {"attention__value_length": 8}, "does not rotate all 16 numbers"),
+        ("deepseek4", {"attention__head_count_kv": 1}, None),
+        ("deepseek4", {"attention__head_count_kv": 3}, "compressed keys are not its values"),
+        ("deepseek4", {"attention__value_length": 4}, "compressed keys are not its values"),
+        ("qwen3next", {"ssm__inner_size": 64}, None),
+        ("qwen3next", {"ssm__inner_size": 32}, "do not fit its ssm.inner_size"),
+        ("lfm2", {}, None),
+        ("lfm2", {"attention__head_count": 2}, "its 2 attention heads of 16 numbers"),
+    ],
+)
+def test_sizes_that_llama_cpp_does_not_compare_are_compared(
+    header: Header, kind: str, own: dict[str, Any], reason: str | None
+) -> None:
+    """Where it ends the process rather than refuse the tensors."""
+    named = replace(header, metadata={"general.architecture": kind})
+    sizes = {"embedding_length": 64, "attention__head_count": 4, "attention__key_length": 16}
+    states = {"attention__value_length": 16, "ssm__state_size": 16, "ssm__time_step_rank": 4}
+    found = why_fatal(with_own(named, **{**sizes, **states, "ssm__inner_size": 64, **own}))
+    assert (reason in (found or "")) if reason else found is None
+
+
 def test_an_architecture_that_rotates_in_parts_needs_them(header: Header) -> None:
     """Otherwise, llama.cpp ends the process."""
     own = {"general.architecture": "qwen2vl"}
