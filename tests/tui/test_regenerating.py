@@ -124,6 +124,22 @@ async def test_a_version_stopped_before_its_first_token_is_withdrawn(tmp_path: P
         loads.set()
 
 
+async def test_a_version_that_the_engine_ends_without_a_token_is_withdrawn() -> None:
+    """The engine says that it has ended in a step without tokens."""
+    script = Script(["An answer", ""])
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "One?")
+        answer = app.conversations.last
+        assert answer is not None
+        script.finish = "cancelled"
+        await pilot.press("f5")
+        await until(pilot, lambda: len(script.asked) == 2 and app.answers.current is None)
+        await until(pilot, lambda: app.view.transcript.views[-1].message_id == answer.id)
+        assert app.conversations.last == answer
+        assert app.conversations.tree.version(answer.id) == (1, 1)
+
+
 async def test_another_pair_answers_again() -> None:
     """It is loaded first, and each version names its pair."""
     script = Script(["An answer of some length", "Another answer"])

@@ -178,7 +178,7 @@ class Answers:
         self.on_free()
         if writing.stored is None:
             return
-        is_void = is_refused or (finish == "cancelled" and not has_arrived)
+        is_void = is_refused or (finish == "cancelled" and writing.parts.is_empty)
         if is_void and self._withdraw(writing, reason):
             return
         pair, facts = self._pair_controller.pair, self._pair_controller.facts
