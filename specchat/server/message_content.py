@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from specchat.images.image import Image
 from specchat.server.api_errors import BAD_REQUEST, ApiError
-from specchat.server.image_parts import IMAGE_TYPES, bytes_of
+from specchat.server.received_images import IMAGE_TYPES, bytes_of
 
 Content: TypeAlias = str | list[Any]
 """A text, or a list of parts with images among them."""

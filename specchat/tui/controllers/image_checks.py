@@ -81,10 +81,6 @@ class ImageChecks:
         if not any(images) or facts is None or facts.takes_images:
             return
         models = self.key_of("models")
-        if facts.served_by:
-            raise InvalidOption(
-                f"Images are not sent to {harmless(facts.served_by)}: {models} loads a model here."
-            )
         raise InvalidOption(
             f"{harmless(facts.target)} reads text only. {models} switches to a model with a"
             " projector (mmproj)."
