@@ -187,7 +187,7 @@ def test_answers_decoded_together_are_those_they_are_alone(
     projector: WriteProjector,  # noqa: F811
     family: str,
 ) -> None:
-    """Each about an image of its own, one about none, one about two."""
+    """Each about an image of its own, one about none, one about two; drafts read them, too."""
     first, second = (image(seed, size_for(family)) for seed in range(2))
     requests = [
         GenerateRequest(
@@ -199,7 +199,8 @@ def test_answers_decoded_together_are_those_they_are_alone(
         )
         for number, shown in enumerate(([first], [], [second, first], [second]))
     ]
-    with loaded(files_of(shallow, projector, family), at_once=4) as engine:
+    own = projector(PAIRS[family], gain=1.0001)
+    with loaded(files_of(shallow, projector, family), draft_projector=own, at_once=4) as engine:
         alone = [
             [token for update in engine.begin(each) for chunk in update.chunks
              for token in chunk.tokens]
