@@ -16,7 +16,6 @@ PARTS, NUM_PARTS = "rope.dimension_sections", 4
 ALWAYS_IN_PARTS = frozenset(
     {
         *("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp"),
-        *("paddleocr", "qwen3tts"),
     }
 )
 """Architectures that rotate in parts, whatever the file says (llama_model_rope_type)."""
@@ -133,7 +132,7 @@ def _why_rotation(header: Header) -> str | None:
     length = header.own("attention.key_length", usual)
     rotated = header.own("rope.dimension_count", length)
     in_window = header.own("attention.key_length_swa", length)
-    rotated_in_window = header.own("rope.dimension_count_swa", rotated)
+    rotated_in_window = header.own("rope.dimension_count_swa", min(rotated, in_window))
     for number, of_all in ((rotated, length), (rotated_in_window, in_window)):
         if number % 2 or not 0 < number <= of_all:
             return f"it rotates {number} of {of_all} numbers of each attention head"
@@ -142,9 +141,9 @@ def _why_rotation(header: Header) -> str | None:
 
 def _why_parts(header: Header) -> str | None:
     """Return why the parts of positions cannot be used."""
-    parts = parts_of_rotation(header)
-    if not parts and header.architecture not in ALWAYS_IN_PARTS:
-        return None
+    key, parts = f"{header.architecture}.{PARTS}", parts_of_rotation(header)
+    if key not in header.metadata or (not parts and header.architecture not in ALWAYS_IN_PARTS):
+        return None  # llama.cpp refuses a file that lacks them, where it needs them
     numbers = [part for part in parts if type(part) is int and part >= 0]
     length = header.own("attention.key_length", _usual_length(header))
     rotated = header.own("rope.dimension_count", length)

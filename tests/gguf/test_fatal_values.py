@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import nan
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scripts.support.model_headers import MODELS, write_header
 from specchat.catalogue.pairs import find_pair
 from specchat.errors import ModelWontLoad
 from specchat.gguf.fatal_values import why_fatal, why_types_unusable
@@ -85,6 +87,12 @@ def test_a_number_that_ends_the_process_is_refused(
         require_text(with_own(header, **own))
 
 
+def test_published_models_are_not_refused(tmp_path: Path) -> None:
+    """Their sizes and keys, as their files state them."""
+    for model in MODELS:
+        assert why_fatal(read_header(write_header(tmp_path, model))) is None
+
+
 @table(
     "own",
     [
@@ -131,7 +139,11 @@ def test_an_architecture_that_rotates_in_parts_needs_them(header: Header) -> Non
     """Otherwise, llama.cpp ends the process."""
     own = {"general.architecture": "qwen2vl"}
     qwen = replace(header, metadata={**header.metadata, **own})
-    assert why_fatal(qwen) == "it has parts of positions that llama.cpp cannot use"
+    assert why_fatal(qwen) is None  # llama.cpp refuses a file without them itself
+    assert (
+        why_fatal(with_own(qwen, rope__dimension_sections=(0, 0, 0, 0)))
+        == "it has parts of positions that llama.cpp cannot use"
+    )
     width = {"embedding_length": 64, "attention__head_count": 4, "block_count": 1}
     assert why_fatal(with_own(qwen, **width, rope__dimension_sections=(4, 2, 2, 0))) is None
 
