@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -510,3 +512,22 @@ def test_a_chat_that_is_connected_sends_its_images(seer: Running, demo_server: R
         assert not engine.facts.takes_images
         with pytest.raises(InvalidOption, match=r"demo at .* reads text only"):
             engine.begin(asked)
+
+
+def test_ask_sends_images_to_a_server(seer: Running, demo_server: Running, tmp_path: Path) -> None:
+    """As the chat does; no projector is needed here."""
+    file = tmp_path / "cat.png"
+    file.write_bytes(encoded(picture(1, (64, 64))))
+
+    def ask(server: Running) -> subprocess.CompletedProcess[str]:
+        words = ("ask", "--connect", server.address, "--image", str(file), "--no-stdin", "--json")
+        return subprocess.run(
+            [sys.executable, "-m", "specchat", *words, "--max-tokens", "8", "What is this?"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    assert json.loads(ask(seer).stdout)["stats"]["image_tokens"] == 64
+    refused = ask(demo_server)
+    assert refused.returncode == 2
+    assert "reads text only" in refused.stderr
+    assert "Traceback" not in refused.stderr
