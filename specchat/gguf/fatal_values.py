@@ -23,6 +23,8 @@ ROTATING_WHOLE = frozenset(
     {"cohere2moe", "hunyuan-dense", "hunyuan_vl", "hy_v3", "qwen3", "qwen3moe"}
 )
 """Architectures with heads or drafts that rotate all of a key, which is as long as a value."""
+WITH_WINDOWS = frozenset({"gemma4", "mimo2", "step35"})
+"""Architectures of which at least one layer slides a window, as their files list."""
 WITH_DELTA_NETS = frozenset({"qwen3next", "qwen35", "qwen35moe"})
 AS_WIDE_AS_HEADS = frozenset({"lfm2", "lfm2moe"})
 COMPRESSING, INDEXED_RATIO = "deepseek4", 4
@@ -34,7 +36,7 @@ def why_fatal(header: Header) -> str | None:
     """Return which number of a model or a head cannot be used, None if all can."""
     checks = (
         *(_why_layers, _why_experts, _why_numbers, _why_compression),
-        *(_why_rotation, _why_parts, _why_sizes),
+        *(_why_rotation, _why_parts, _why_sizes, _why_windows),
     )
     return next((reason for check in checks if (reason := check(header))), None)
 
@@ -172,6 +174,15 @@ def _why_sizes(header: Header) -> str | None:
     if kind in AS_WIDE_AS_HEADS and heads and heads * keys != header.own("embedding_length"):
         return f"its {heads} attention heads of {keys} numbers do not fit its width"
     return None
+
+
+def _why_windows(header: Header) -> str | None:
+    """Return why the list of layers that slide a window cannot be used."""
+    kind = header.architecture
+    windows = header.metadata.get(f"{kind}.attention.sliding_window_pattern")
+    if kind not in WITH_WINDOWS or not isinstance(windows, tuple):
+        return None
+    return None if any(windows[: header.num_layers]) else "none of its layers slides a window"
 
 
 def _usual_length(header: Header) -> int:

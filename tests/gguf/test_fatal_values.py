@@ -120,6 +120,11 @@ def test_a_number_that_llama_cpp_takes_is_not_refused(header: Header, own: dict[
         ("deepseek4", {"attention__value_length": 4}, "compressed keys are not its values"),
         ("qwen3next", {"ssm__inner_size": 64}, None),
         ("qwen3next", {"ssm__inner_size": 32}, "do not fit its ssm.inner_size"),
+        ("mimo2", {"attention__sliding_window_pattern": (False, True), "block_count": 2}, None),
+        (
+            *("mimo2", {"attention__sliding_window_pattern": (), "block_count": 2}),
+            "none of its layers slides a window",
+        ),
         ("lfm2", {}, None),
         ("lfm2", {"attention__head_count": 2}, "its 2 attention heads of 16 numbers"),
     ],
