@@ -61,6 +61,7 @@ def _soak(server: ServerProcess, seconds: float, num_clients: int, seed: int) ->
     """Let clients work; return by how much memory grew, the larger share of both processes."""
     talks = Talk()
     parts: list[Held] = []
+    server.chat(max_tokens=1)  # threads begin with the first request
     before = settled(server)
     print("| minutes | server MiB | engine MiB | files | threads | connections |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
