@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
@@ -84,27 +83,23 @@ class Panel(VerticalScroll, can_focus=True):
         """Put the cursor on the first figure; `key_of` returns the keys in effect."""
         super().__init__()
         self._key_of = key_of
-        self._cards = [Card(title, *map(FigureView, names)) for title, names in CARDS.items()]
+        self._cards: list[Card] = []
+        """Made once there is room for them: the first frame has no figures to show."""
         self._advice = ClickLine("improve", "advice")
         self._advice.display = False
         self._index = 0
         """The index of the marked figure among the visible ones."""
         self._shown: tuple[Figures, EngineFacts | None, str] | None = None
 
-    def compose(self) -> ComposeResult:
-        """Yield the cards; the first one holds the verdict and the advice."""
-        verdict = self._cards[0]
-        verdict.id = "verdict"
-        verdict.border_subtitle = f"{self._key_of('help')} explains"
-        verdict.compose_add_child(self._advice)
-        yield from self._cards
-
     def show(self, figures: Figures, facts: EngineFacts | None, advice: str = "") -> None:
         """Show figures, facts about the loaded pair, and advice, unless the panel is hidden."""
         self._shown = figures, facts, advice
-        width = min(self.scrollable_content_region.width, WIDEST) - self._cards[-1].gutter.width
-        if not self.display or width <= 0:  # `on_resize` shows the figures after the layout
+        room = min(self.scrollable_content_region.width, WIDEST)
+        if not self.display or room <= 0:  # `on_resize` shows the figures after the layout
             return
+        if not self._cards:
+            self._add_cards()
+        width = room - self._cards[-1].gutter.width
         texts = figure_texts(figures, facts, width)
         for card in self._cards:
             card.show(texts)
@@ -113,6 +108,15 @@ class Panel(VerticalScroll, can_focus=True):
         if advice != self._advice.content:
             self._advice.display = bool(advice)
             self._advice.update(advice)
+
+    def _add_cards(self) -> None:
+        """Add the cards; the first one holds the verdict and the advice."""
+        self._cards = [Card(title, *map(FigureView, names)) for title, names in CARDS.items()]
+        verdict = self._cards[0]
+        verdict.id = "verdict"
+        verdict.border_subtitle = f"{self._key_of('help')} explains"
+        verdict.compose_add_child(self._advice)
+        self.mount(*self._cards)
 
     def on_resize(self) -> None:
         """Fit the new size."""
