@@ -1,7 +1,6 @@
 """The store's SQLite file: opening, recovery from damage, one writer at a time."""
 
 import os
-import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -32,8 +31,14 @@ FROM_VERSION_1 = (
 )
 """Keeps each option of an answer once; version 1 had some of them three times."""
 
-IMAGE_TABLES = "".join(re.findall(r"CREATE TABLE (?:image|shown) .*?;\n", TABLES, re.DOTALL))
-UPDATES = {1: FROM_VERSION_1, 2: IMAGE_TABLES}
+FROM_VERSION_2 = (
+    "CREATE TABLE image (digest TEXT PRIMARY KEY, data BLOB NOT NULL);"
+    "CREATE TABLE shown (message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,"
+    " place INTEGER NOT NULL, name TEXT NOT NULL, digest TEXT NOT NULL REFERENCES image,"
+    " PRIMARY KEY (message, place));"
+)
+"""Adds the tables of images as version 3 had them, whatever later versions make of them."""
+UPDATES = {1: FROM_VERSION_1, 2: FROM_VERSION_2}
 """The scripts that bring a file from a version to the next."""
 
 BUSY_TIMEOUT = 10.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import sqlite3
 from contextlib import closing
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from image_files import image
+from specchat.chat import database
 from specchat.chat.export import as_html, as_json, as_markdown
 from specchat.chat.store import Store
 from specchat.errors import StoreBusy
@@ -29,8 +31,8 @@ def path(tmp_path: Path) -> Path:
 
 def stored(path: Path) -> list[bytes]:
     """Return the files of images in a store, in order of their bytes."""
-    with closing(sqlite3.connect(path)) as database:
-        return sorted(data for (data,) in database.execute("SELECT data FROM image"))
+    with closing(sqlite3.connect(path)) as file:
+        return sorted(data for (data,) in file.execute("SELECT data FROM image"))
 
 
 def test_messages_keep_their_images_in_order(path: Path) -> None:
@@ -96,14 +98,34 @@ def test_a_file_of_an_older_version_takes_images(path: Path, version: int) -> No
     with Store(path) as store:
         number = store.begin().id
         asked = store.add(number, "user", "Before")
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript("DROP TABLE shown; DROP TABLE image")
-        database.execute(f"PRAGMA user_version = {version}")
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript("DROP TABLE shown; DROP TABLE image")
+        file.execute(f"PRAGMA user_version = {version}")
     for _ in range(2):
         with Store(path) as store:
             assert store.notice == ""
             store.add(number, "user", "@cat.png", asked.id, images=[CAT])
             assert [each.images for each in store.tree(number).values()][:2] == [(), (CAT,)]
+
+
+def test_an_update_does_not_follow_the_tables_of_later_versions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It makes those of the next version, which the update after it expects."""
+    later = database.TABLES.replace("data BLOB NOT NULL\n", "data BLOB NOT NULL, width INTEGER\n")
+    monkeypatch.setattr(Path, "read_text", lambda *_: later)
+    spec = importlib.util.spec_from_file_location("later_database", database.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with closing(sqlite3.connect(":memory:")) as file:
+        file.executescript(module.UPDATES[2])
+        columns = [
+            [each[1] for each in file.execute(f"PRAGMA table_info({table})")]
+            for table in ("image", "shown")
+        ]
+    assert columns == [["digest", "data"], ["message", "place", "name", "digest"]]
 
 
 def test_a_damaged_file_loses_only_the_images_that_were_damaged(path: Path) -> None:
