@@ -108,6 +108,7 @@ class AnswerStarts:
         label = drafter_registry.origin(drafter_registry.pass_origin(known.materials.kind)).label
         _describe(statistics, name, request, decoded, facts, label)
         statistics.pass_costs = self._pacing.pass_costs(len(prompt.tokens))
+        keeps_bits = longest_pass is not None
         read_before = self._switch_memory(place, prompt, statistics, decoded)
         return RunningAnswer(
             place=place,
@@ -120,7 +121,7 @@ class AnswerStarts:
             read_before=read_before,
             draft_label=label,
             on_prompt=on_prompt,
-            share=partial(self._parked.share, place, prompt.text, repeats=decoded.repeats),
+            share=partial(self._parked.share, place, prompt.text, repeats=keeps_bits),
             draft_prompt_before=place.draft.prompt_seconds if place.draft else 0.0,
             images_before=place.context.image_seconds,
         )
@@ -140,7 +141,7 @@ class AnswerStarts:
         read = prompt.text[:-1]
         self.read_texts.add(context.tokens)
         num_known, num_moved = self.read_texts.compare(read)
-        self._parked.switch(place, prompt.text, repeats=decoded.repeats)
+        self._parked.switch(place, prompt.text, repeats=decoded.longest_pass is not None)
         num_known = max(num_known, context.count_known(read))
         statistics.prompt_s = perf_counter() - began
         num_kept = context.reachable(read)

@@ -134,7 +134,7 @@ class ParkedMemories:
         """Fill a place with the text of another one, if that has much more of a text's beginning.
 
         Copies within a context take little time, and the other text stays as it is. If the text
-        `repeats`, its memory must have the bits that it has alone.
+        `repeats` or is exact, its memory must have the bits that it has alone.
         """
         num_shared, other = self._best_beside(place, tokens[:-1], repeats=repeats)
         num_kept = place.context.reachable(tokens[:-1])
@@ -148,6 +148,8 @@ class ParkedMemories:
         if place.draft and of_draft:
             with suppress(EngineFailed):  # it is empty then
                 place.draft.restore(of_draft)
+        if repeats:  # what follows has other bits
+            place.context.rollback(num_shared)
 
     def _best_beside(
         self, place: TextPlace, tokens: Sequence[int], *, repeats: bool

@@ -65,7 +65,9 @@ class RunningAnswer:
         """Return how much of the prompt another answer reads, if that is worth waiting for."""
         own = self.prompt.text[:-1]
         num_common = count_common(own, other.prompt.text[:-1])
-        if self.request.repeats:  # that comes from whole passes only
+        if self.longest_pass and not self.place.context.rollback_kind.restores_bits:
+            return 0
+        if self.longest_pass:  # what keeps its bits comes from whole passes only
             whole = (
                 self.place.context.native.chunk if other.request.longest_pass else num_common + 1
             )

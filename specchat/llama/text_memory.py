@@ -369,9 +369,12 @@ class TextMemory:
     def shared_by(self, tokens: Sequence[int], *, repeats: bool = False) -> int:
         """Return how many leading tokens of a text a copy of this one would save evaluating.
 
-        If the text `repeats`, they must have been read in the passes that read a prompt alone.
+        If the text `repeats`, they must have been read in the passes that read a prompt alone, and
+        a copy must have their bits.
         """
         length = min(self.count_known(tokens), self.num_evaluated)
+        if repeats and not self.rollback_kind.restores_bits:
+            return 0
         if repeats:
             length = min(length, self._record.num_in_passes_of(self._chunk))
         return self.rollback_kind.reachable(length, self.num_evaluated, 0)

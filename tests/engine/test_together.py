@@ -290,6 +290,23 @@ def test_a_pause_loses_no_token_that_a_hybrid_has_written(
         assert updates[-1].statistics.cached_tokens >= len(PROMPTS[0]) + len(begun) - 2
 
 
+@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+def test_an_exact_answer_begins_with_no_copy_that_has_other_bits(
+    shallow: WriteModel, architecture: str
+) -> None:
+    """Without a seed, too: it takes whole passes, and nothing that a window has put elsewhere."""
+    prompts = [[*COMMON, *PROMPTS[number][:40]] for number in range(3)]
+    options: dict[str, Any] = {"seed": None, "temperature": 0.0}
+    asked = [replace(request(number, **options), prompt=prompts[number]) for number in range(3)]
+    with LocalEngine(loading(shallow, architecture, batch=64, exact="on")) as engine:
+        engine.prepare(only_exactness=True)
+        kept = engine.context.native.chunk * (200 // 64) if architecture == "llama" else 0
+        cached: dict[int, int] = {}
+        for number, update in engine.begin_together(asked):
+            cached[number] = update.statistics.cached_tokens
+        assert cached == {0: 0, 1: kept, 2: kept}
+
+
 COMMON = [3 + (11 * place) % 240 for place in range(200)]
 
 
