@@ -127,7 +127,10 @@ def _outcome(one: Asked, wanted: Sequence[int]) -> str:
     """Return how an answer ended, in words."""
     if one.error or one.finish is None:
         return one.error or "no end"
+    if one.finish == "cancelled" and not one.is_given_up:
+        return "cancelled by nobody"
     if one.finish == "cancelled":
-        is_right = one.is_given_up and one.tokens == list(wanted)[: len(one.tokens)]
-        return "given up" if is_right else "cancelled, and wrong"
-    return "the same" if one.tokens == list(wanted) else "another text"
+        wanted = wanted[: len(one.tokens)]
+    if one.tokens != list(wanted):
+        return "another text"
+    return "given up" if one.finish == "cancelled" else "the same"
