@@ -25,8 +25,7 @@ from specchat.planning.text_copies import LEAST_STATES, room_for_states
 LEAST_LOST = 256
 """A text is set aside if this many of its tokens would be lost."""
 LEAST_SHARED = 64
-"""A text begins with a copy of another one's beginning if that saves reading this many tokens:
-copying takes the time of fewer, whatever the size of the cache."""
+"""A text begins with a copy of another one's beginning if that saves reading this many tokens."""
 SPARE_SHARE = 0.5
 """One copy takes at most this share of what is free."""
 
@@ -133,20 +132,23 @@ class ParkedMemories:
     def share(self, place: TextPlace, tokens: Sequence[int], *, repeats: bool) -> None:
         """Fill a place with the text of another one, if that has much more of a text's beginning.
 
-        Copies within a context take little time, and the other text stays as it is. If the text
-        `repeats` or is exact, its memory must have the bits that it has alone.
+        The other text stays as it is. The copy is one as texts are set aside in: llama.cpp's own
+        between sequences is made with the next pass, over whatever was restored or before what is
+        saved until then. If the text `repeats` or is exact, its memory must have the bits that it
+        has alone.
         """
         num_shared, other = self._best_beside(place, tokens[:-1], repeats=repeats)
         num_kept = place.context.reachable(tokens[:-1])
         if other is None or num_shared < num_kept + LEAST_SHARED:
             return
         try:
+            of_target = other.context.image()
             of_draft = other.draft.image() if other.draft else None
         except MemoryError:
             return
-        place.context.copy_from(other.context)
-        if place.draft and of_draft:
-            with suppress(EngineFailed):  # it is empty then
+        with suppress(EngineFailed):  # it is empty then
+            place.context.restore(of_target)
+            if place.draft and of_draft:
                 place.draft.restore(of_draft)
         if repeats:  # what follows has other bits
             place.context.rollback(num_shared)

@@ -203,12 +203,6 @@ class Rollback:
             api.llama_memory_seq_rm(self._memory, COPY, 0, TO_THE_END)
         return True
 
-    def copy_from(self, other: "Rollback") -> None:
-        """Fill the memory of this sequence with all of another one's."""
-        self.empty()
-        api.llama_memory_seq_cp(self._memory, other.sequence, self.sequence, 0, TO_THE_END)
-        self.positions.begin_with(other.positions.gaps)
-
     def empty(self) -> int:
         """Remove all tokens; return 0, the number left."""
         if self._is_alone:

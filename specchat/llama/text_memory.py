@@ -356,16 +356,6 @@ class TextMemory:
         if self.rollback_kind.restores_bits:
             self._record.begin_with(image.ends)
 
-    def copy_from(self, other: "TextMemory") -> None:
-        """Hold what another text of the same context does; llama.cpp copies its whole cache."""
-        self.native.require_open()
-        kind, others = self.rollback_kind, other.rollback_kind
-        self._num_last = 0
-        kind.begin_with(others.lend())
-        kind.copy_from(others)
-        self.tokens, self.num_evaluated = other.tokens[: other.num_evaluated], other.num_evaluated
-        self._record.begin_with(other.pass_ends if kind.restores_bits else ())
-
     def shared_by(self, tokens: Sequence[int], *, repeats: bool = False) -> int:
         """Return how many leading tokens of a text a copy of this one would save evaluating.
 

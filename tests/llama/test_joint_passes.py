@@ -192,7 +192,7 @@ def test_a_text_begins_with_a_copy_of_the_beginning_of_another_one(
         texts[1].prefill(known[1])
         texts[2].prefill(known[2])
         assert texts[0].shared_by(other) == 60
-        texts[1].copy_from(texts[0])
+        texts[1].restore(texts[0].image())
         assert texts[1].tokens == one
         assert texts[1].prefill(other) == 60
         given = [(texts[0], one), (texts[1], other), (texts[2], known[2])]
@@ -207,6 +207,39 @@ def test_a_text_begins_with_a_copy_of_the_beginning_of_another_one(
             assert np.array(text.evaluate([98], 1)) == pytest.approx(wanted, abs=TOLERANCE)
 
 
+def test_a_copied_window_steps_back_to_a_state_that_left_it(tiny: WriteModel) -> None:
+    """A state is restored before the next pass, and a copy that is taken then is whole, too."""
+    random = np.random.default_rng(3)
+    common, *rest = (random.integers(3, 250, count).tolist() for count in (60, 400, 20))
+    one, other = ([*common, *each] for each in rest)
+    wanted = rows_alone(tiny, "gemma3", [*common], [*rest[1], 99])[-1]
+    with memories(tiny, "gemma3", 3) as texts:
+        texts[0].prefill(common)
+        texts[0].prefill(one)
+        texts[1].restore(texts[0].image())
+        assert texts[1].prefill(other[:60]) == 60
+        texts[2].restore(texts[1].image())
+        for text in texts[1:]:
+            assert text.prefill(other) == 60
+            assert text.evaluate([99], 1)[0] == pytest.approx(wanted, abs=TOLERANCE)
+
+
+@table("architecture", ["llama", "gemma3", "qwen35", "lfm2"])
+def test_a_copy_is_of_the_text_without_the_draft_that_was_rejected(
+    tiny: WriteModel, architecture: str
+) -> None:
+    """A hybrid's step back, which waits for its next pass, is in it."""
+    text = texts_of(1)[0]
+    wanted = rows_alone(tiny, architecture, text, [11, 99])[-1]
+    with memories(tiny, architecture, 2) as texts:
+        texts[0].prefill(text)
+        texts[0].evaluate([11, 12, 13], 3)
+        texts[0].rollback(len(text) + 1)
+        texts[1].restore(texts[0].image())
+        assert texts[1].tokens == [*text, 11]
+        assert texts[1].evaluate([99], 1)[0] == pytest.approx(wanted, abs=TOLERANCE)
+
+
 @table("architecture", EXACT)
 def test_a_copied_beginning_has_the_bits_of_one_that_was_read(
     tiny: WriteModel, architecture: str
@@ -217,7 +250,7 @@ def test_a_copied_beginning_has_the_bits_of_one_that_was_read(
         texts[2].prefill(common)
         for token in tokens[::-1]:
             texts[2].evaluate([token], 1)
-        texts[0].copy_from(texts[2])
+        texts[0].restore(texts[2].image())
         texts[0].rollback(len(common))
         wanted = rows_alone(tiny, architecture, common, tokens)
         for token, row in zip(tokens, wanted, strict=True):
