@@ -164,6 +164,51 @@ async def test_a_question_waits_while_its_images_are_checked(
     assert shown_to(script) == [CAT]
 
 
+async def test_questions_keep_their_order_while_images_are_checked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without images waits for one before it, which keeps files that are gone meanwhile."""
+    hold = threading.Event()
+    monkeypatch.setattr("specchat.system.clone.set_up", lambda *_: hold.wait(PATIENCE))
+    script = Script(takes_images=True)
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "What is @cat.png?", wait=False)
+        await say(pilot, "And @broken.png?", wait=False)
+        await say(pilot, "Why?", wait=False)
+        await until(pilot, lambda: "Queued: What is @cat.png? (+2)" in frame_text(app))
+        (folder / "cat.png").unlink()
+        hold.set()
+        await until(pilot, lambda: len(script.asked) == 2 and app.answers.current is None)
+        questions = [each.text for each in app.conversations.branch if each.role == "user"]
+        assert questions == ["What is @cat.png?", "Why?"]
+        assert app.query_one(Composer).text == "And @broken.png?"
+    assert shown_to(script, 0) == [CAT]
+
+
+async def test_a_check_that_fails_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it raises; what is sent again once that is cured is asked."""
+
+    def fail(*_: object) -> None:
+        raise OSError("too many processes")
+
+    monkeypatch.setattr("specchat.system.clone.set_up", fail)
+    script = Script(takes_images=True)
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "What is @cat.png?", wait=False)
+        await until(pilot, lambda: bool(app.query_one(Composer).text))
+        said = "cat.png cannot be checked: too many processes"
+        assert app.notices.latest[-1].message == said
+        await until(pilot, lambda: attached(app) == f"▣ {said} · remove")
+        monkeypatch.setattr("specchat.system.clone.set_up", lambda *_: None)
+        app.query_one(Composer).text = "What is it? @cat.png"
+        await until(pilot, lambda: "64 by 64 pixels" in attached(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(script.asked) and app.answers.current is None)
+    assert shown_to(script) == [CAT]
+
+
 async def test_a_broken_image_is_not_sent() -> None:
     """A line says so while the message is written; sending it puts it back."""
     script = Script(takes_images=True)

@@ -37,35 +37,47 @@ class ImageChecks:
     post: Post
     key_of: KeyOf
     held: Mapping[str, Image] = field(default_factory=dict)
-    """The images that the message named last: their files may be gone once it is sent."""
+    """The images that the message in the composer names: their files may be gone once it is sent.
+    """
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_set_up: bool = False
     _wrong: dict[bytes, str] = field(default_factory=dict)
     """For each image that was checked, why it cannot be sent, empty for one that can."""
+    _begun: set[bytes] = field(default_factory=set)
+    """The images that `begin` checks, or has checked."""
 
     def check(self, image: Image) -> CheckedImage:
         """Return what is known of an image; in any thread but the screen's."""
         from specchat.images.thumbnail import thumbnail_of
 
-        self._set_up()
         try:
+            self._set_up()
             found = thumbnail_of(image)
-        except SpecchatError as error:
-            self._wrong[image.digest] = str(error)
-            return CheckedImage(image, wrong=str(error))
+            num_tokens = self._count(image)
+        except Exception as error:  # noqa: BLE001  # a question waits for every outcome
+            wrong = str(error) or type(error).__name__
+            if not isinstance(error, SpecchatError):
+                wrong = f"{image.name} cannot be checked: {wrong}"
+            self._wrong[image.digest] = wrong
+            return CheckedImage(image, wrong=wrong)
         self._wrong[image.digest] = ""
-        return CheckedImage(image, found.width, found.height, self._count(image))
+        return CheckedImage(image, found.width, found.height, num_tokens)
 
     def begin(self, images: Sequence[Image], then: Callable[[], object]) -> bool:
-        """Check images in a thread, and then call a function; return False if all were checked."""
+        """Check images in a thread, and then call a function; return False if all were checked.
+
+        Called again while they are being checked, it leaves that to the thread that does it.
+        """
         unknown = [each for each in images if each.digest not in self._wrong]
+        new = [each for each in unknown if each.digest not in self._begun]
+        self._begun.update(each.digest for each in new)
 
         def run() -> None:
-            for image in unknown:
+            for image in new:
                 self.check(image)
             self.post(then)
 
-        if unknown:
+        if new:
             threading.Thread(target=run, daemon=True).start()
         return bool(unknown)
 

@@ -26,10 +26,14 @@ from specchat.tui.texts.schema_text import structure_of
 
 
 class Queued(NamedTuple):
-    """A question that waits for the current answer to end, with what `ask` is given of it."""
+    """A question that waits: for an answer to end, for its images to be checked, for another one.
+
+    Its files were read when it was sent: they may change or go while it waits.
+    """
 
     written: str
     text: str
+    named: NamedFiles
     conversation: int
 
 
@@ -77,22 +81,32 @@ class Questions:
         """Ask a question, or a new version of the edited one; put it back if it cannot be sent.
 
         `text` is `written` with placeholders for pasted texts replaced, empty if there are none.
-        While an answer is being written, the question is queued, and while its images are checked.
+        While an answer is being written, the question is queued, and while images are checked: its
+        own, or those of a question before it.
         """
         try:
-            if self._answers.current is not None:
-                self._queue(written, text)
-                return
             named = self._named(written)
-            self._checks.require_reader(named.images)
-            if self._checks.begin(named.images, self._ask_queued):
-                self._queue(written, text)
+            is_next = self._answers.current is None and not self.waiting
+            if is_next:
+                self._checks.require_reader(named.images)
+            if not is_next or self._checks.begin(named.images, self._ask_queued):
+                number = self._conversations.stored_number()
+                self.queued.append(Queued(written, text, named, number))
+                self._view.show_state()
                 return
+        except SpecchatError as error:
+            self._refuse(written, error)
+            return
+        await self._ask(written, text, named)
+
+    async def _ask(self, written: str, text: str, named: NamedFiles) -> None:
+        """Ask a question whose images are checked; put it back if it cannot be sent."""
+        try:
+            self._checks.require_reader(named.images)
             self._checks.require_whole(named.images)
             question = self._add_question(named, text or written)
         except SpecchatError as error:
-            self._view.put_back(written)
-            self._view.report(error)
+            self._refuse(written, error)
             return
         is_edit, self.editing = self.editing is not None, None
         if is_edit:
@@ -181,14 +195,20 @@ class Questions:
             self._view.later(SHOW_INTERVAL, self._ask_queued)
 
     async def _ask_queued(self) -> None:
-        if self.waiting and self._answers.current is None:
-            first = self.waiting[0]
+        """Ask the first question that waits, once its images are checked."""
+        if not self.waiting or self._answers.current is not None:
+            return
+        first = self.waiting[0]
+        if not self._checks.begin(first.named.images, self._ask_queued):
             self.queued.remove(first)
-            await self.ask(first.written, first.text)
+            try:
+                await self._ask(first.written, first.text, first.named)
+            finally:
+                self._ask_queued_soon()  # where this one was refused, no answer's end does it
 
-    def _queue(self, written: str, text: str) -> None:
-        self.queued.append(Queued(written, text, self._conversations.stored_number()))
-        self._view.show_state()
+    def _refuse(self, written: str, error: SpecchatError) -> None:
+        self._view.put_back(written)
+        self._view.report(error)
 
     def _named(self, written: str) -> NamedFiles:
         """Return the files that a question names."""
