@@ -2,7 +2,7 @@
 
 from _thread import start_new_thread
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Lock
 
 from specchat.errors import Cancelled
 from specchat.llama.library import STOPPED, AbortFlag, api
@@ -34,24 +34,29 @@ class EncoderStop:
         callback, where it is lost.
         """
         results: list[int] = []
-        is_over, is_begun = Event(), False
+        is_over, once = Event(), Lock()
+        interrupt: BaseException | None = None
         self._is_given_up = self._is_cut = False
 
         def work() -> None:
+            if not once.acquire(blocking=False):
+                return
             try:
-                results.append(encode())
+                if not self._is_given_up:
+                    results.append(encode())
             finally:
                 is_over.set()
 
-        try:
-            start_new_thread(work, ())  # Thread.start would wait for it, where Ctrl+C may come
-            is_begun = True
-            while not is_over.wait(SECONDS_BETWEEN):  # without end, Ctrl+C just before is not seen
-                pass
-        finally:
-            self._is_given_up = True
-            if is_begun:
-                is_over.wait()
+        while not is_over.is_set():  # its memory is freed after that, however often Ctrl+C comes
+            try:
+                # Thread.start would wait for it. After Ctrl+C again: it may have come before
+                start_new_thread(work, ())
+                while not is_over.wait(SECONDS_BETWEEN):  # with no limit, Ctrl+C may go unseen
+                    pass
+            except BaseException as raised:  # noqa: BLE001  # it is raised once that is over
+                self._is_given_up, interrupt = True, raised
+        if interrupt:
+            raise interrupt
         if self._is_cut:
             raise Cancelled(STOPPED)
         return results[0]

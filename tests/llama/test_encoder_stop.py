@@ -66,3 +66,34 @@ def test_an_interrupt_stops_it_and_is_not_lost() -> None:
     with pytest.raises(KeyboardInterrupt):
         stop.run(encode)
     assert ended.is_set()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent in another way")
+def test_a_second_interrupt_does_not_leave_it_running() -> None:
+    """It comes while the first one is still waited for: memory in use would be freed after it."""
+    stop = EncoderStop(AbortFlag())
+    is_waited_for, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def interrupt_twice(signum: int, frame: object) -> None:
+        del signum, frame
+        if is_waited_for.is_set():
+            may_end.set()
+        is_waited_for.set()
+        raise KeyboardInterrupt
+
+    def encode() -> int:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert is_waited_for.wait(60)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert may_end.wait(60)
+        threading.Event().wait(0.5)  # as an encoder does that is in the middle of its nodes
+        ended.set()
+        return 0
+
+    before = signal.signal(signal.SIGINT, interrupt_twice)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            stop.run(encode)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.is_set()
