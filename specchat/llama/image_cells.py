@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from specchat.errors import EngineFailed
+from specchat.errors import InvalidOption
 from specchat.llama.hidden_states import HiddenStates
 
 HIGHEST, BITS = -2, 30
@@ -72,11 +72,11 @@ def ids_of(identity: bytes, count: int) -> tuple[int, ...]:
 def image_at(images: ImageIndex, tokens: Sequence[int], place: int) -> ImageCells:
     """Return the image that begins at a place of a text.
 
-    Raises EngineFailed if it is unknown, or if the text has a part of it alone.
+    Raises InvalidOption if it is unknown, or if the text has a part of it alone.
     """
     cells = images.get(tokens[place])
     if cells is None or tuple(tokens[place : place + len(cells.ids)]) != cells.ids:
-        raise EngineFailed("the text has a part of an image, or one that is not known any more")
+        raise InvalidOption("the text has a part of an image, or one that is not known any more")
     return cells
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from time import perf_counter
 
-from specchat.errors import EngineFailed
+from specchat.errors import InvalidOption
 from specchat.llama.batch import Batch
 from specchat.llama.hidden_states import HiddenStates
 from specchat.llama.image_cells import ImageCells, cells_left, image_at, text_length, without_part
@@ -65,12 +65,12 @@ class ImageReading:
     def encoded(self, tokens: Sequence[int], place: int) -> tuple[ImageCells, HiddenStates]:
         """Return the image at a place of a text, and the states of its cells.
 
-        Raises EngineFailed for an image that is unknown or too large, Cancelled when aborted.
+        Raises InvalidOption for an image that is unknown or too large, Cancelled when aborted.
         """
         cells, most = image_at(self._index, tokens, place), self._native.chunk
         if not cells.is_causal and len(cells.ids) > most:  # llama.cpp would end the process
             count = len(cells.ids)
-            raise EngineFailed(f"the image takes {count} tokens at once: try --batch {count}")
+            raise InvalidOption(f"the image takes {count} tokens at once: try --batch {count}")
         self._native.require_wanted()
         began = perf_counter()
         try:

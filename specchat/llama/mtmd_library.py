@@ -10,13 +10,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from specchat.errors import EngineFailed
+from specchat.errors import InvalidOption
 from specchat.llama import library, native_libraries
+from specchat.system.clone import is_clone
 from specchat.system.private_files import FOLDERS
 
 VARIABLE = "MTMD_CPP_LIB"
 """Where llama-cpp-python looks for the library instead of in its own folder."""
 PATTERN = "*mtmd*"
+REINSTALL = "reinstall llama-cpp-python with CMAKE_ARGS=-DLLAVA_BUILD=ON"
+WAIT_FOR_BUILD = (
+    "the clone builds what reads them with the first image: try again once that is done; if it"
+    " failed, .venv/setup/setup.log says why"
+)
 FAILURES = (ImportError, OSError, RuntimeError, AttributeError)
 
 
@@ -36,17 +42,16 @@ def path() -> Path | None:
 def load() -> ModuleType:
     """Return llama-cpp-python's functions of the library, whose log joins llama.cpp's.
 
-    Raises EngineFailed if it cannot be loaded.
+    Raises InvalidOption if it cannot be loaded: a text can be answered all the same.
     """
     if VARIABLE not in os.environ and (found := path()):
         os.environ[VARIABLE] = str(found.parent)
     try:
         mtmd: Any = import_module("llama_cpp.mtmd_cpp")
     except FAILURES as failure:
-        raise EngineFailed(
-            f"this build of llama.cpp cannot read images ({_first_line(failure)}): reinstall"
-            " llama-cpp-python with CMAKE_ARGS=-DLLAVA_BUILD=ON"
-        ) from failure
+        advice = WAIT_FOR_BUILD if is_clone() else REINSTALL
+        reason = _first_line(failure)
+        raise InvalidOption(f"images cannot be read here ({reason}): {advice}") from failure
     library.start()
     mtmd.mtmd_helper_log_set(library.log_callback(), None)
     module: ModuleType = mtmd

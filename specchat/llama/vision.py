@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from specchat.errors import EngineFailed, ModelWontLoad
+from specchat.errors import EngineFailed, InvalidOption, ModelWontLoad
 from specchat.gguf.header import Header
 from specchat.gguf.projector import fingerprint, most_cells
 from specchat.images.image import Image
@@ -61,7 +61,8 @@ class _Kept:
 class Vision(AbstractContextManager["Vision"]):
     """The encoder of a model's images.
 
-    Any thread may ask for their tokens, also while another one encodes.
+    Any thread may ask for their tokens, also while another one encodes: one after the other, and
+    the first one waits until the projector is loaded.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class Vision(AbstractContextManager["Vision"]):
             last_errors()
             if mtmd.mtmd_tokenize(context, chunks, ctypes.byref(text), bitmaps, 1):
                 reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
-                raise EngineFailed(f"the projector refuses an image: {reason}")
+                raise InvalidOption(f"the projector refuses an image: {reason}")
             count = mtmd.mtmd_input_chunks_size(chunks)
             yield [mtmd.mtmd_input_chunks_get(chunks, number) for number in range(count)]
         finally:
@@ -184,7 +185,7 @@ class Vision(AbstractContextManager["Vision"]):
     def _cells_of(self, chunk: Any, picture: Picture, digest: bytes, number: int) -> ImageCells:
         mtmd, count = self._mtmd, self._mtmd.mtmd_input_chunk_get_n_tokens(chunk)
         if mtmd.mtmd_input_chunk_get_type(chunk) != IMAGE_CHUNK or not count:
-            raise EngineFailed("the projector makes something else of an image")
+            raise InvalidOption("the projector makes something else of an image")
         here, later = self._places(chunk, count, 0), self._places(chunk, count, ADDED)
         has_places = bool(mtmd.mtmd_decode_use_mrope(self._context))
         num_positions = int(mtmd.mtmd_input_chunk_get_n_pos(chunk))
@@ -224,7 +225,7 @@ class Vision(AbstractContextManager["Vision"]):
         last_errors()
         if self._stop.run(lambda: int(self._mtmd.mtmd_encode_chunk(self._context, chunk))):
             reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
-            raise EngineFailed(f"the projector failed to encode an image: {reason}")
+            raise InvalidOption(f"the projector failed to encode an image: {reason}")
         count, width = self._mtmd.mtmd_input_chunk_get_n_tokens(chunk), self._model.input_width
         values = self._mtmd.mtmd_get_output_embd(self._context)
         return np.ctypeslib.as_array(values, (count, width)).copy()

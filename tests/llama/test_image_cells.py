@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import pytest
 
-from specchat.errors import EngineFailed
+from specchat.errors import InvalidOption
 from specchat.llama.image_cells import (
     ImageCells,
     ImageIndex,
@@ -66,7 +66,7 @@ def test_an_image_is_never_cut(images: list[ImageCells], index: ImageIndex) -> N
     assert image_at(index, text, 2) is first
     assert image_at(index, text, 8) is second
     for place, part in ((3, text), (2, text[:5])):
-        with pytest.raises(EngineFailed, match="a part of an image"):
+        with pytest.raises(InvalidOption, match="a part of an image"):
             image_at(index, part, place)
 
 

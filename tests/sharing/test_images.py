@@ -17,6 +17,7 @@ from specchat import Image
 from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import ContextFull, EngineFailed, InvalidOption
+from specchat.llama import mtmd_library
 from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
 from specchat.sharing.process_engine import ProcessEngine
 from specchat.sharing.prompt_process import PromptProcess
@@ -160,6 +161,57 @@ def test_an_engine_without_a_projector_says_so(shallow: WriteModel) -> None:
         assert not facts.takes_images
         with pytest.raises(InvalidOption, match="--projector"):
             engine.image_tokens(image(1))
+
+
+@pytest.mark.parametrize("is_clone", [False, True])
+def test_an_image_without_its_library_fails_alone(
+    tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_clone: bool
+) -> None:
+    """The chat's engine, which is not loaded again, answers the next text."""
+    monkeypatch.setenv(mtmd_library.VARIABLE, str(tmp_path / "none"))
+    monkeypatch.setattr(mtmd_library, "is_clone", lambda: is_clone)
+    monkeypatch.setattr(mtmd_library, "import_module", missing)
+    mtmd_library.load.cache_clear()
+    loading = loading_of(tiny, "llama", tmp_path)
+    engine = SharedEngine(lambda _: LocalEngine(loading), reloads=False)
+    try:
+        engine.wait_until_loaded()
+        shown = image(1)
+        asked = Asked(engine, GenerateRequest(f"{shown} is", images=[shown], **SEEDED))
+        while not asked.update.is_over:
+            asked.step()
+        assert isinstance(asked.update.error, InvalidOption)
+        advice = ".venv/setup/setup.log says why" if is_clone else "reinstall llama-cpp-python"
+        assert advice in str(asked.update.error)
+        assert Asked(engine, GenerateRequest("once", **SEEDED)).end()
+    finally:
+        engine.close()
+        mtmd_library.load.cache_clear()
+
+
+def missing(name: str) -> None:
+    """Fail as the import of llama-cpp-python's module does without the library."""
+    raise RuntimeError(f"no library for {name}")
+
+
+@pytest.mark.parametrize("call", ["mtmd_tokenize", "mtmd_encode_chunk"])
+def test_an_image_that_its_projector_refuses_fails_alone(
+    tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Whether its tokens cannot be made, or its states."""
+    monkeypatch.setattr(mtmd_library.load(), call, lambda *_: 1)
+    loading = loading_of(tiny, "llama", tmp_path)
+    engine = SharedEngine(lambda _: LocalEngine(loading), reloads=False)
+    try:
+        engine.wait_until_loaded()
+        shown = image(1)
+        asked = Asked(engine, GenerateRequest(f"{shown} is", images=[shown], **SEEDED))
+        while not asked.update.is_over:
+            asked.step()
+        assert "the projector" in str(asked.update.error)
+        assert Asked(engine, GenerateRequest("once", **SEEDED)).end()
+    finally:
+        engine.close()
 
 
 def test_an_engine_that_ended_says_so(process: tuple[SharedEngine, Loading]) -> None:
