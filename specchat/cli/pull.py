@@ -120,8 +120,8 @@ def _pull(arguments: argparse.Namespace) -> int:
         options = LoadOptions(**arguments.settings.values(LoadOptions))
         draft = _draft_for(paths[0], references[0], machine, options)
         named += [_short_name(*draft)] if draft else []
-    if not is_installed and references[0] == files[0]:
-        _offer_projector(paths[0], references[0])
+        if alone.kind == "chat":
+            _offer_projector(paths[0], references[0])
     flags = ["--pair"] if is_pair else ["--target", "--draft"]
     words = [word for option in zip(flags, named, strict=False) for word in option]
     measure_pulled(words, is_needed=not is_installed)

@@ -7,7 +7,7 @@ from time import time
 from typing import TYPE_CHECKING
 
 from specchat.safe_text import in_one_line
-from specchat.wording import duration_text, percent, speedup_cell
+from specchat.wording import duration_text, percent, speedup_cell, speedup_text
 
 if TYPE_CHECKING:
     from specchat.server.activity import ServedRequest, Totals
@@ -158,7 +158,7 @@ def _together(totals: "Totals") -> str:
     """Return what passes are that answers share, and how much faster than one by one."""
     if totals.answers_per_pass < LEAST_SHARED:
         return ""
-    gain = f", {totals.joint_gain:.2f}x as fast" if totals.joint_gain else ""
+    gain = f", {speedup_text(totals.joint_gain, 2)}" if totals.joint_gain else ""
     return f"{totals.answers_per_pass:.1f} answers, {totals.rows_per_pass:.1f} rows a pass{gain}"
 
 

@@ -323,7 +323,7 @@ def test_other_files_are_targets_too(
     ("count", "reason"),
     [
         (500, "can be left out: its layers differ from one another; choose another target"),
-        (2**32 - 1, "llama.cpp takes 512 at most"),
+        (2**32 - 1, "llama.cpp takes 1 to 512"),
     ],
 )
 def test_a_false_number_of_layers_is_refused(

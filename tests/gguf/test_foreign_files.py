@@ -28,7 +28,7 @@ from specchat.gguf.reader import read_header
 from specchat.gguf.unfinished_file import why_unwritten
 from specchat.tui.screens.file_screen import FileScreen
 from specchat.tui.screens.model_screen import ModelScreen
-from tui.driving import screen_text, until
+from tui.driving import until
 
 
 class CountedFile(io.BufferedReader):
@@ -150,7 +150,7 @@ async def test_the_chat_says_it_and_keeps_its_model(foreign: tuple[Path, str]) -
         await until(pilot, lambda: isinstance(app.screen, FileScreen))
         app.screen.query_one(Input).value = str(path)
         await pilot.press("enter")
-        await until(pilot, lambda: says in " ".join(screen_text(app).split()))
+        await until(pilot, lambda: any(says in it.message for it in app.notices.latest))
         assert app.pair_controller.pair.name == "scripted"
         assert app.pair_controller.session is not None
 

@@ -701,7 +701,7 @@ def test_the_tests_run_without_the_real_model_where_it_is_not_available(clone: C
 
 def test_clients_of_the_server_have_environments_of_their_own(clone: Clone) -> None:
     """They are made once, and anew with other requirements; without one a line says so."""
-    clone.plan("pip install", *[{}] * 4, {"code": 1, "output": "error: no such package"})
+    clone.plan("pip install", *[{}] * 5, {"code": 1, "output": "error: no such package"})
     stamp, python = clone.records / "clients", clone.venv / "clients" / "bin" / "python"
     said = "the environment of the server's clients is not available, so its tests are skipped: "
     failed = clone.call("-k", "cache", script="test")
@@ -710,8 +710,9 @@ def test_clients_of_the_server_have_environments_of_their_own(clone: Clone) -> N
 
     for _ in range(2):
         assert clone.call("-k", "cache", script="test").returncode == 0
-    *_, of_clients, of_litellm = clone.calls("pip install")
-    assert len(clone.calls("pip install")) == 7
+    calls = [call for call in clone.calls("pip install") if not call.words[-1].startswith("pillow")]
+    *_, of_clients, of_litellm = calls
+    assert len(calls) == 7
     assert python.exists()
     assert any(word.startswith("anthropic==") for word in of_clients.words)
     assert any(word.startswith("litellm==") for word in of_litellm.words)

@@ -60,7 +60,7 @@ async def test_a_long_question_is_folded(tmp_path: Path) -> None:
         await app.view.navigation.reveal(view.message_id)
         await until(pilot, lambda: "Sum up. line 0" in screen_text(app))
         assert "line 300" not in str(view.query("QuestionView > Static").first(Static).content)
-        assert f"all {len(text)} characters" in str(fold.query_one(".title", Static).render())
+        assert f"all {len(text):,} characters" in str(fold.query_one(".title", Static).render())
         before = view.region.height
         fold.toggle()
         await until(pilot, lambda: view.region.height > before + 400)
