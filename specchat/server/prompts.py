@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from specchat.errors import Cancelled, InvalidOption
+from specchat.errors import Cancelled, InvalidOption, ModelWontLoad, SpecchatError
 from specchat.formats.chat_message import ChatMessage
 from specchat.images.image import Image
 from specchat.prompts.prompt_room import FAR, too_long
@@ -82,7 +82,7 @@ class Prompts:
         for image in request.images if facts.takes_images else ():
             try:
                 tokens = await done_on(self._looking, self._engine.image_tokens, image)
-            except InvalidOption as error:
+            except (InvalidOption, ModelWontLoad) as error:  # of the image, of the projector
                 request = _without(request, image, error)
                 continue
             found[image.mark], count = tokens, count + len(tokens)
@@ -112,7 +112,7 @@ async def done_on(
     return await asyncio.wrap_future(future)
 
 
-def _without(request: AnyRequest, image: Image, error: InvalidOption) -> AnyRequest:
+def _without(request: AnyRequest, image: Image, error: SpecchatError) -> AnyRequest:
     """Return a request with an error in the place of an image; raise it unless a tool sent that."""
     if not isinstance(request, ChatRequest):
         raise error
@@ -121,7 +121,7 @@ def _without(request: AnyRequest, image: Image, error: InvalidOption) -> AnyRequ
     return replace(request, messages=messages, images=others)
 
 
-def _told(message: ChatMessage, image: Image, error: InvalidOption) -> ChatMessage:
+def _told(message: ChatMessage, image: Image, error: SpecchatError) -> ChatMessage:
     if image.mark not in str(message.get("content")):
         return message
     if message["role"] != "tool":

@@ -25,7 +25,7 @@ from server.conftest import Running, StartServer, until
 from specchat import Image
 from specchat.connection.address import parse_address
 from specchat.connection.connected_engine import ConnectedEngine
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidOption, ModelWontLoad, SpecchatError
 from specchat.images.picture import Picture, picture_of
 from specchat.requests.answer_request import ChatRequest, GenerateRequest
 from specchat.server.replies import LOG
@@ -484,6 +484,30 @@ def test_a_damaged_image_of_a_tool_does_not_end_the_conversation(seer: Running) 
         "/apply-template", results([text("Here:"), part(url(base64(BROKEN)))])[0][1]
     )
     assert "Here:[image 1 is damaged or cut off]" in tokens["prompt"]
+
+
+@pytest.mark.parametrize("failure", [InvalidOption, ModelWontLoad])
+def test_a_tools_image_that_cannot_be_read_here_does_not_end_it_either(
+    tiny: WriteModel,
+    start_here: StartServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: type[SpecchatError],
+) -> None:
+    """As without llama.cpp's library, or with a projector that cannot be used."""
+    projector = write_projector(tmp_path / "mmproj.gguf", "mlp")
+    server = start_here("seer", target=tiny("llama"), projector=projector, ctx=1024)
+
+    def fail() -> None:
+        raise failure("no image is read here")
+
+    monkeypatch.setattr("specchat.llama.mtmd_library.load", fail)
+    body = results([text("Here:"), part(url(CAT))])[0][1]
+    assert "Here:[no image is read here]" in server.posted("/apply-template", body)["prompt"]
+    assert server.posted(CHAT, {**body, "max_tokens": 8})["usage"]
+    refused = server.client.post(CHAT, json=chat(part(url(CAT)), text()))
+    assert refused.status_code >= 400
+    assert "no image is read here" in refused.json()["error"]["message"]
 
 
 def test_a_chat_that_is_connected_sends_its_images(seer: Running, demo_server: Running) -> None:
