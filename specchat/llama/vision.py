@@ -41,6 +41,9 @@ class ImageReader(Protocol):
     def tokens_of(self, image: Image) -> ImageTokens:
         """Return an image as tokens."""
 
+    def new_notices(self) -> tuple[str, ...]:
+        """Return what the user should know and was not told yet."""
+
     def close(self) -> None:
         """Free what it has; closing twice does nothing."""
 
@@ -96,6 +99,10 @@ class Vision(AbstractContextManager["Vision"]):
                 self._model.images[cells.ids[0]] = cells
             self._make_room()
         return kept.tokens
+
+    def new_notices(self) -> tuple[str, ...]:
+        """Return nothing: what is wrong is raised."""
+        return ()
 
     def close(self) -> None:
         """Free the encoder; closing twice does nothing."""

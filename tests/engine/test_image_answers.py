@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from specchat import Image
 from specchat.decoding.request import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine.local_engine import LocalEngine
-from specchat.llama import vision
+from specchat.llama import mtmd_library, vision
 from specchat.requests.answer_request import GenerateRequest
 from tables import table
 
@@ -304,3 +305,30 @@ def test_a_draft_model_reads_images_with_a_projector_of_its_own(
             assert answer(engine, *shown[:2], drafter="suffix", seed=2) == plain
     assert min(rates[2:]) > 0.95
     assert max(rates[:2]) < 0.8
+
+
+def test_a_draft_models_projector_that_cannot_be_used_is_opened_once(
+    shallow: WriteModel,
+    projector: WriteProjector,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A notice says so with the first answer; the text is the target's."""
+    files: dict[str, Any] = files_of(shallow, projector, "llama")
+    files["draft"] = files["target"]
+    mtmd: Any = mtmd_library.load()
+    opened: list[bytes] = []
+    init, own = mtmd.mtmd_init_from_file, projector("mlp", gain=1.0001)
+
+    def open_file(path: bytes, *rest: Any) -> Any:
+        opened.append(path)
+        return None if path == os.fsencode(own) else init(path, *rest)
+
+    monkeypatch.setattr(mtmd, "mtmd_init_from_file", open_file)
+    with loaded(files, draft_projector=own, exact="off") as engine:
+        notices = list[str]()
+        for seed in range(3):
+            assert answer(engine, image(seed), drafter="model")
+            notices += engine.stats.notices
+    assert opened.count(os.fsencode(own)) == 1
+    (notice,) = [each for each in notices if "the draft model reads no images" in each]
+    assert "cannot be the projector" in notice
