@@ -19,6 +19,7 @@ from engine.test_lossless import EXACT
 from image_files import encoded, image, picture
 from scripted_chat import Script, chat
 from scripts.support.tiny_gguf import write_projector
+from specchat.chat.store import Store
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.images.image import Image
@@ -244,6 +245,36 @@ async def test_a_model_that_reads_text_only_gets_no_image() -> None:
         assert app.notices.latest[-1].message == said
         await until(pilot, lambda: attached(app) == words)
     assert script.asked == []
+
+
+async def test_a_chat_with_images_asks_for_a_model_that_reads_them(tmp_path: Path) -> None:
+    """Before anything is stored; a new version of its first question needs none."""
+    history = tmp_path / "data" / "history.db"
+    with Store(history) as store:
+        number = store.begin().id
+        first = store.add(number, "user", "What is it?", images=[Image(CAT, "cat.png")])
+        last = store.add(number, "assistant", "A cat.", first.id)
+        store.write(last.id, "A cat.", finish="stop")
+    script = Script()
+    app = chat(script, history)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.state.pair_controller.facts is not None)
+        await app.actions.conversations.open(number)
+        said = (
+            "Scripted 8B reads text only, and this chat has images. F8 switches to a model with a"
+            " projector (mmproj), Ctrl+N starts a new chat."
+        )
+        await say(pilot, "Why?", wait=False)
+        await until(pilot, lambda: app.query_one(Composer).text == "Why?")
+        assert app.notices.latest[-1].message == said
+        await app.state.questions.regenerate()
+        assert [each.message for each in app.notices.latest][-1] == said
+        assert app.answers.current is None
+        assert list(app.conversations.tree) == [first.id, last.id]
+        app.query_one(Composer).text = ""
+        app.state.questions.editing = first.id
+        await say(pilot, "Hello")
+    assert len(script.asked) == 1
 
 
 async def test_images_are_attached_by_a_command_and_by_dropping(folder: Path) -> None:

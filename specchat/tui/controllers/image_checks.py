@@ -87,16 +87,20 @@ class ImageChecks:
             if wrong := self._wrong.get(image.digest):
                 raise InvalidOption(wrong)
 
-    def require_reader(self, images: Iterable[Image]) -> None:
-        """Raise InvalidOption if the model that is loaded reads text only."""
+    def require_reader(self, images: Iterable[Image], before: Iterable[Image] = ()) -> None:
+        """Raise InvalidOption if a model that reads text only would get images, or has `before`."""
         facts = self.pair_controller.facts
-        if not any(images) or facts is None or facts.takes_images:
+        if facts is None or facts.takes_images:
             return
-        models = self.key_of("models")
-        raise InvalidOption(
-            f"{harmless(facts.target)} reads text only. {models} switches to a model with a"
-            " projector (mmproj)."
-        )
+        models, target = self.key_of("models"), harmless(facts.target)
+        switch = f"{models} switches to a model with a projector (mmproj)"
+        if any(images):
+            raise InvalidOption(f"{target} reads text only. {switch}.")
+        if any(before):
+            raise InvalidOption(
+                f"{target} reads text only, and this chat has images. {switch},"
+                f" {self.key_of('new')} starts a new chat."
+            )
 
     def _set_up(self) -> None:
         """Make what reads images in a clone, which takes a minute or two once."""

@@ -101,8 +101,11 @@ class Questions:
 
     async def _ask(self, written: str, text: str, named: NamedFiles) -> None:
         """Ask a question whose images are checked; put it back if it cannot be sent."""
+        chat = self._conversations
+        edited = chat.tree.get(self.editing or 0)
         try:
-            self._checks.require_reader(named.images)
+            before = chat.tree.images(edited.parent if edited else chat.leaf)
+            self._checks.require_reader(named.images, before)
             self._checks.require_whole(named.images)
             question = self._add_question(named, text or written)
         except SpecchatError as error:
@@ -118,6 +121,11 @@ class Questions:
     async def answer_again(self, question: int, options: Mapping[str, Any] = NO_OPTIONS) -> None:
         """Ask for another version of the answer to a question, with options for it alone."""
         if not self._answers.is_busy():
+            try:
+                self._checks.require_reader((), self._conversations.tree.images(question))
+            except SpecchatError as error:
+                self._view.report(error)
+                return
             before, self._conversations.leaf = self._conversations.leaf, question
             await self._view.show_branch()
             schema = self._conversations.schema_for(question)
