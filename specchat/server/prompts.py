@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeVar
 
 from specchat.errors import Cancelled, InvalidOption, ModelWontLoad, SpecchatError
@@ -22,6 +23,8 @@ AnyRequest = TypeVar("AnyRequest", bound=AnswerRequest)
 ENDING = "the answer was stopped: the server is shutting down"
 MOST_AT_ONCE = 64
 """Requests that are read before they are queued; each may be as large as the largest body."""
+SECONDS_OF_IMAGES = 30.0
+"""How long the images of a request may take before no further one is read: others wait for them."""
 
 
 class Prompts:
@@ -77,11 +80,25 @@ class Prompts:
 
         Those are none for a model that reads text only, which the process says.
         """
-        found, count = dict[str, list[int]](), 0
+        found, count, seconds = dict[str, list[int]](), 0, 0.0
+
+        def look(image: Image) -> list[int]:
+            nonlocal seconds
+            began = monotonic()  # not before: it may have waited for those of others
+            try:
+                return self._engine.image_tokens(image)
+            finally:
+                seconds += monotonic() - began
+
         facts = self._engine.facts
         for image in request.images if facts.takes_images else ():
+            if seconds > SECONDS_OF_IMAGES:
+                raise InvalidOption(
+                    f"messages: reading the images takes more than {SECONDS_OF_IMAGES:.0f} s: send"
+                    " fewer or smaller ones"
+                )
             try:
-                tokens = await done_on(self._looking, self._engine.image_tokens, image)
+                tokens = await done_on(self._looking, look, image)
             except (InvalidOption, ModelWontLoad) as error:  # of the image, of the projector
                 request = _without(request, image, error)
                 continue

@@ -458,6 +458,22 @@ def test_a_client_that_leaves_has_no_more_images_decoded(slow: Slow) -> None:
     assert slow.names == ["messages: image 1"]
 
 
+def test_images_that_take_long_do_not_hold_up_those_of_others(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the image with which a request has had its time, no more of it are decoded."""
+    monkeypatch.setattr("specchat.server.prompts.SECONDS_OF_IMAGES", 0.0)
+    slow.may_end.set()
+    reply = slow.server.client.post(CHAT, json=chat(part(CAT), part(DOG), text()))
+    assert reply.status_code == 400
+    assert "reading the images takes more than 0 s" in reply.json()["error"]["message"]
+    named = {"type": "input_image", "image_url": url(CAT)}
+    reply = slow.server.client.post(RESPONSES, json={"input": [said(named, named)]})
+    assert reply.json()["error"]["param"] == "input"
+    assert set(slow.names) == {"messages: image 1"}
+    slow.server.posted(CHAT, chat(part(CAT), text()))
+
+
 def test_no_address_is_opened(seer: Running) -> None:
     """Not even one of this machine: a client would reach what only the server's can."""
     with ScriptedServer() as other:
