@@ -5,8 +5,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specchat.errors import SpecchatError
+from specchat.errors import ModelNotFound, SpecchatError
 from specchat.hub.references import Reference
+from specchat.options.declarations import NO_PROJECTOR
 
 if TYPE_CHECKING:  # the first frame of the chat needs none of it, where there is no projector
     from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
@@ -19,6 +20,23 @@ OF_ANY = frozenset({"mmproj", "model", "vision", "projector"})
 """Words in such names that tell of no model."""
 FIRST = ("Q8_0", "F16", "FP16", "BF16")
 """The quantizations to take first: no other is as small without a loss that shows."""
+
+
+def chosen_projector(given: Path | None, target: Path) -> Path | None:
+    """Return the projector for a target: the one given, if it is for it, else the one beside it.
+
+    NO_PROJECTOR is none. Raises ModelNotFound for a file that is not there.
+    """
+    if given is None:
+        return projector_for(target)
+    if given == NO_PROJECTOR:
+        return None
+    from specchat.catalogue.model_lookup import typed_path
+
+    path = typed_path(str(given))
+    if path is None:
+        raise ModelNotFound(f"{given}: no such file: it was to be the projector")
+    return path if is_for(path, target) else projector_for(target)
 
 
 def projector_for(target: Path) -> Path | None:
@@ -66,8 +84,11 @@ def projector_on_hub(target: Reference) -> tuple[Reference, int | None] | None:
 
 def _may_go_with(file: str, target: str) -> bool:
     """Return True if a file in a repository is a projector, in a folder that a target is in."""
+    from specchat.catalogue.model_names import model_words
+
     folder, _, name = file.rpartition("/")
-    return fnmatchcase(name, NAMES) and f"{target.rpartition('/')[0]}/".startswith(folder)
+    is_above = f"{target.rpartition('/')[0]}/".startswith(f"{folder}/" if folder else "")
+    return is_above and fnmatchcase(name, NAMES) and _words(Path(name)) <= model_words(target)
 
 
 def _rank(file: Path | str) -> tuple[int, str]:

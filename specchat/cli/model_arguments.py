@@ -168,23 +168,19 @@ def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -
 
 
 def _projector(arguments: argparse.Namespace, pair: Pair) -> Path | None:
-    """Return the projector for a pair: the one set, if it is for this model, else the one beside.
+    """Return the projector for a pair, as `chosen_projector` does.
 
     One that the command line names along with the pair must be for it, which loading checks.
     """
-    from specchat.catalogue.projectors import is_for, projector_for
+    from specchat.catalogue.projectors import chosen_projector
 
-    given = arguments.settings["model.projector"]
-    if given == NO_PROJECTOR:
-        return None
-    if given:
-        from specchat.catalogue.model_lookup import typed_path
-
-        path = typed_path(str(given)) or given
-        is_typed = arguments.settings.source("model.projector") == "command line"
-        if (is_typed and _names(arguments, pair)) or is_for(path, pair.target):
-            return Path(path)
-    return projector_for(pair.target)
+    given: Path | None = arguments.settings["model.projector"]
+    with _naming_setting(arguments, "model.projector"):
+        chosen = chosen_projector(given, pair.target)
+    is_typed = arguments.settings.source("model.projector") == "command line"
+    if given is None or given == NO_PROJECTOR or not (is_typed and _names(arguments, pair)):
+        return chosen
+    return given.expanduser()
 
 
 def _names(arguments: argparse.Namespace, pair: Pair) -> bool:

@@ -24,7 +24,7 @@ from specchat.catalogue.known_heads import missing_head
 from specchat.catalogue.known_speed import KnownSpeed, known_speed
 from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.catalogue.pairs import file_of
-from specchat.catalogue.projectors import projector_for
+from specchat.catalogue.projectors import chosen_projector
 from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
 from specchat.errors import InvalidOption
@@ -145,7 +145,7 @@ def _about_parts(
     """Return a target's projector, what its head costs here, and the published one it lacks."""
     with HeaderCache() as cache:
         head = missing_head(target, cache)
-    cost, options = None, replace(options, projector=projector_for(target))
+    cost, options = None, replace(options, projector=chosen_projector(options.projector, target))
     with suppress(InvalidOption):  # loading reports an option that the model cannot have
         cost = foresee(target, draft, options, machine).head
     return {

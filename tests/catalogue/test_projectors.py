@@ -10,7 +10,9 @@ import pytest
 from foreign_files import write_header
 from local_folders import manifest, put, put_blob, put_in_hub
 from scripts.support.tiny_gguf import write_projector
-from specchat.catalogue.projectors import is_for, projector_for
+from specchat.catalogue.projectors import is_for, projector_for, projector_on_hub
+from specchat.hub.listing import ListedFile
+from specchat.hub.references import Reference
 
 WIDTH = 64
 
@@ -89,6 +91,27 @@ def test_a_repository_keeps_it_beside_its_models(tmp_path: Path, model: bytes) -
     assert projector_for(target) is None
     found = put_in_hub(tmp_path, "org/tiny", "mmproj-F16.gguf", projector_bytes(tmp_path), "b" * 40)
     assert projector_for(target) == found
+
+
+@pytest.mark.parametrize(
+    ("file", "is_offered"),
+    [
+        ("mmproj-F16.gguf", True),
+        ("tiny-4b/mmproj-F16.gguf", True),
+        ("tiny/mmproj-F16.gguf", False),
+        ("tiny-4b/deeper/mmproj-F16.gguf", False),
+        ("mmproj-tiny-4b-F16.gguf", True),
+        ("mmproj-tiny-12b-F16.gguf", False),
+        ("tiny-4b-Q8_0.gguf", False),
+    ],
+)
+def test_a_repositorys_projector_is_offered_to_its_own_model(
+    file: str, is_offered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in another model's folder, or with its name, is not."""
+    monkeypatch.setattr("specchat.hub.listing.files_soon", lambda *_: [ListedFile(file, 7)])
+    found = projector_on_hub(Reference("org/tiny", "tiny-4b/tiny-4b-Q4_0.gguf"))
+    assert found == ((Reference("org/tiny", file), 7) if is_offered else None)
 
 
 def test_ollama_names_it_in_the_models_manifest(tmp_path: Path, model: bytes) -> None:

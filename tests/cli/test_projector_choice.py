@@ -78,6 +78,29 @@ def test_one_of_the_settings_is_for_the_models_that_it_fits(
     assert projector_of(target, "--projector", str(wide), opened=tiny("gemma3")) is None
 
 
+def test_one_that_is_not_there_is_said(
+    target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever names it: a typing error must not go unseen."""
+    words = ["ask", "--no-stdin", "--target", str(target), "hi"]
+    assert main([*words, "--projector", "mistyped.gguf"]) == 1
+    assert "mistyped.gguf: no such file: it was to be the projector" in capsys.readouterr().err
+    monkeypatch.setenv("SPECCHAT_PROJECTOR", "mistyped.gguf")
+    assert main(words) == 2
+    assert "SPECCHAT_PROJECTOR" in capsys.readouterr().err
+
+
+def test_show_names_the_one_that_is_loaded(
+    target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """None with the setting "none"."""
+    assert main(["show", str(target)]) == 0
+    assert "images       read with " in capsys.readouterr().out
+    monkeypatch.setenv("SPECCHAT_PROJECTOR", "none")
+    assert main(["show", str(target)]) == 0
+    assert "images       read with " not in capsys.readouterr().out
+
+
 def test_an_image_for_a_model_without_one_is_refused_before_it_is_loaded(
     tiny: WriteModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
