@@ -2,8 +2,11 @@
 
 import threading
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.util import find_spec
 
+from specchat.errors import InvalidOption
 from specchat.images.image import Image
 from specchat.images.picture import Picture, picture_of
 
@@ -21,8 +24,11 @@ class Thumbnail:
     picture: Picture
 
 
+THREAD = ThreadPoolExecutor(1, "thumbnails")
+"""For those who show many: the threads of others do not wait for a turn here."""
 _one_at_a_time = threading.Lock()
-_latest: OrderedDict[bytes, Thumbnail] = OrderedDict()
+_latest: OrderedDict[tuple[bytes, str], Thumbnail | str] = OrderedDict()
+"""What is known of images by digest and name: for one that cannot be decoded, why."""
 
 
 def thumbnail_of(image: Image) -> Thumbnail:
@@ -30,16 +36,27 @@ def thumbnail_of(image: Image) -> Thumbnail:
 
     Images are decoded one after another: each takes a core for a moment.
     """
+    key = image.digest, image.name
     with _one_at_a_time:
-        found = _latest.get(image.digest)
+        found = _latest.get(key)
         if found is None:
-            picture = picture_of(image)
-            found = Thumbnail(picture.width, picture.height, _small(picture))
-            _latest[image.digest] = found
-        _latest.move_to_end(image.digest)
+            found = _latest[key] = _decoded(image)
+        _latest.move_to_end(key)
         while len(_latest) > KEPT:
             _latest.popitem(last=False)
+    if isinstance(found, str):
+        raise InvalidOption(found)
     return found
+
+
+def _decoded(image: Image) -> Thumbnail | str:
+    try:
+        picture = picture_of(image)
+    except InvalidOption as error:
+        if find_spec("PIL") is None:  # it may be installed next
+            raise
+        return str(error)
+    return Thumbnail(picture.width, picture.height, _small(picture))
 
 
 def _small(picture: Picture) -> Picture:

@@ -12,7 +12,7 @@ from PIL import Image as Pillow
 
 from image_files import encoded, image, picture
 from specchat.errors import InvalidOption
-from specchat.images import decoder
+from specchat.images import decoder, thumbnail
 from specchat.images import picture as decoding
 from specchat.images.image import Image, parted
 from specchat.images.picture import picture_of
@@ -161,3 +161,23 @@ def test_a_mark_stands_for_its_image_alone() -> None:
     assert list(parted(text, [first, second])) == ["a ", first, "", second, " b ", first, ""]
     assert list(parted(text, [second])) == [f"a {first}", second, f" b {first}"]
     assert list(parted(text, [])) == [text]
+
+
+def test_what_cannot_be_decoded_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each redraw asks for it again; only a missing Pillow may be there the next time."""
+    broken, tries = Image(b"\x89PNG broken", "once.png"), list[str]()
+
+    def refuse(image: Image) -> None:
+        tries.append(image.name)
+        raise InvalidOption(f"{image.name} is damaged")
+
+    monkeypatch.setattr(thumbnail, "picture_of", refuse)
+    monkeypatch.setattr(thumbnail, "find_spec", lambda _: None)
+    for _ in range(2):
+        with pytest.raises(InvalidOption, match="is damaged"):
+            thumbnail.thumbnail_of(broken)
+    monkeypatch.setattr(thumbnail, "find_spec", lambda _: "here")
+    for _ in range(2):
+        with pytest.raises(InvalidOption, match="is damaged"):
+            thumbnail.thumbnail_of(broken)
+    assert len(tries) == 3

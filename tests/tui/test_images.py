@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -24,6 +26,7 @@ from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.images.image import Image
 from specchat.images.picture import Picture
+from specchat.images.thumbnail import Thumbnail
 from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.mentions import mention_of, named_files, pasted_files, without_mention
@@ -358,6 +361,27 @@ async def test_a_terminals_protocol_shows_the_picture(
     if way == "kitty":
         assert "U=1" in written
         assert "c=32,r=16" in written
+
+
+async def test_decoding_takes_no_thread_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exports and searches go on while pictures wait for their turn."""
+    hold, begun = threading.Event(), threading.Event()
+
+    def decode(*_: object) -> Thumbnail:
+        begun.set()
+        hold.wait(2 * PATIENCE)
+        return Thumbnail(1, 1, Picture(1, 1, bytes(3)))
+
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        monkeypatch.setattr("specchat.images.thumbnail.thumbnail_of", decode)
+        await app.screen.mount(ImageView(Image(CAT, "cat.png"), "blocks"))
+        await until(pilot, begun.is_set)
+        try:
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), PATIENCE) == "free"
+        finally:
+            hold.set()
 
 
 async def test_without_colours_a_line_stands_for_an_image(monkeypatch: pytest.MonkeyPatch) -> None:

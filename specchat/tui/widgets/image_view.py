@@ -35,10 +35,11 @@ class ImageView(Fold):
         self.call_after_refresh(lambda: self.run_worker(self._draw()))
 
     async def _draw(self) -> None:
-        from specchat.images.thumbnail import thumbnail_of
+        from specchat.images.thumbnail import THREAD, thumbnail_of
 
+        loop = asyncio.get_running_loop()
         try:
-            found = await asyncio.to_thread(thumbnail_of, self._image)
+            found = await loop.run_in_executor(THREAD, thumbnail_of, self._image)
         except SpecchatError as error:
             self.say(in_one_line(str(error)))
             return
