@@ -36,7 +36,8 @@ case "$*" in
   "-m pip "*) kind="pip $4" ;;
   *) kind="$3" ;;
 esac
-{ printf '%s\\t' "$kind" NOTED; printf '%s\\t' "$@"; echo; } >> "FOLDER/calls"
+line=$(printf '%s\\t' "$kind" NOTED "$@")
+printf '%s\\n' "$line" >> "FOLDER/calls"
 case "$kind $*" in
   "pip wheel"*|"pip download"*|*--target*) exec PYTHON -SE "FOLDER/python.py" "$kind" "$@" ;;
 esac
@@ -44,7 +45,10 @@ esac
 [ "$kind" = specchat ] && printf '%s\\n' "$@"
 exit 0
 """
-"""Stands in for the environment's Python; a shell starts much faster than a Python does."""
+"""Stands in for the environment's Python; a shell starts much faster than a Python does.
+
+A call is noted in one write, as another one may be noted at the same time.
+"""
 PLANNED = r"""
 import io, json, os, shutil, sys, tarfile, time, zipfile
 
