@@ -19,10 +19,10 @@ LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 def start_process(process: SpawnProcess) -> None:
     """Start a process that will decode; a Ctrl+C during the start is raised after it."""
     with (
+        redirect_stderr(_error_stream()),
         _holding_interrupts(),
         _in_environment(LARGE_PAGES),
         _hiding_script(),
-        redirect_stderr(_error_stream()),
     ):
         process.start()
 
@@ -55,13 +55,13 @@ def _hiding_script() -> Iterator[None]:
 def _holding_interrupts() -> Iterator[None]:
     """Hold Ctrl+C back while a process starts: it is meant for this process and must not be lost.
 
-    The new process inherits the blocked signal, so Ctrl+C does not reach it.
+    The new process inherits the blocked signal, so Ctrl+C does not reach it. In another thread than
+    the main one, which gets signals, there is none to hold back.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    is_main, held = threading.current_thread() is threading.main_thread(), list[int]()
+    before = signal.getsignal(signal.SIGINT)
+    if is_main:
+        signal.signal(signal.SIGINT, lambda number, _: held.append(number))
     mask = set[signal.Signals | int]()
     if sys.platform != "win32":
         resource_tracker.ensure_running()  # or the first process starts it and unblocks signals
@@ -71,7 +71,8 @@ def _holding_interrupts() -> Iterator[None]:
     finally:
         if sys.platform != "win32":
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, before)
+        if is_main:
+            signal.signal(signal.SIGINT, before)
         if held:
             signal.raise_signal(signal.SIGINT)
 
