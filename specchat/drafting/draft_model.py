@@ -75,7 +75,9 @@ class DraftModelDrafter(Drafter):
         self._has_branches = task.has_branches
         self._beside = SideBranches(task, self._map, self.origin)
         self._num_read = self._model.count_known(self._tokens)
-        is_short = len(self._tokens) - self._num_read <= self.short_memories[0]
+        unread = self._tokens[self._num_read :]
+        # an image takes longer than its tokens say: the model's own projector encodes it first
+        is_short = len(unread) <= self.short_memories[0] and min(unread, default=0) >= 0
         is_worth_it = task.is_ever and (task.is_soon or is_short)
         self._reads_prompt = is_worth_it and len(self._tokens) <= self._model.capacity
 

@@ -125,7 +125,7 @@ class AnswerStarts:
             on_prompt=on_prompt,
             share=partial(self._parked.share, place, prompt.text, repeats=keeps_bits),
             draft_prompt_before=place.draft.prompt_seconds if place.draft else 0.0,
-            images_before=place.context.image_seconds,
+            images_before=place.image_seconds,
         )
 
     def _switch_memory(

@@ -103,12 +103,15 @@ def _join_projectors(
     """
     if files.projector is None:
         return no_cells
+    from specchat.llama.kept_images import KeptImages
     from specchat.llama.shared_images import SharedImages  # who only writes waits for neither
     from specchat.llama.vision import Vision
 
+    images = KeptImages()
+
     def vision(projector: Header, model: Model) -> Vision:
         threads = num_threads(loading.target, loading.threads)
-        return Vision(projector, model, abort, threads=threads, is_on_gpu=is_on_gpu)
+        return Vision(projector, model, abort, images, threads=threads, is_on_gpu=is_on_gpu)
 
     context.model.vision = own = vision(files.projector, context.model)
     if files.draft_projector is None or not isinstance(draft_context, Context):

@@ -82,7 +82,7 @@ class RunningAnswer:
         before = self.draft_prompt_before
         for number, chunk in enumerate(self.prompt.read(chunks, statistics)):
             statistics.draft_prompt_s = draft.prompt_seconds - before if draft else 0.0
-            statistics.image_s = self.place.context.image_seconds - self.images_before
+            statistics.image_s = self.place.image_seconds - self.images_before
             is_due = chunk.finish or chunk.proposed or number % REASON_INTERVAL == 0
             if uses_model and is_due:
                 reason = self.pacer.why_not() if self.pacer else None

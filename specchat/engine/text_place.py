@@ -31,6 +31,11 @@ class TextPlace:
         return [*kinds, self.draft.rollback_kind] if self.draft else kinds
 
     @property
+    def image_seconds(self) -> float:
+        """The seconds that encoding images has taken so far, also for a draft model."""
+        return self.context.image_seconds + (self.draft.image_seconds if self.draft else 0.0)
+
+    @property
     def drafters(self) -> dict[str, Drafter]:
         """The drafters that know the text, by name."""
         return dict(self._drafters)

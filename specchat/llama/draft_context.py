@@ -31,6 +31,10 @@ class DraftContext(LanguageModel, Protocol):
     def prompt_seconds(self) -> float:
         """The seconds it spent on prompts while its target read them."""
 
+    @property
+    def image_seconds(self) -> float:
+        """The seconds that encoding images has taken so far."""
+
     def image(self) -> MemoryImage:
         """Return a copy of its memory."""
 

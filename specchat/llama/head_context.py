@@ -15,6 +15,8 @@ class HeadContext(AbstractContextManager["HeadContext"]):
     """The context and the feed of a head, with the figures and copies that the engine asks for."""
 
     num_waiting = 0
+    image_seconds = 0.0
+    """The seconds that encoding images took: none, for it has the target's states of them."""
 
     def __init__(self, context: Context, feed: HiddenStateFeed) -> None:
         self.context = context

@@ -7,10 +7,9 @@ themselves. It is opened with the first image.
 import ctypes
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -21,18 +20,17 @@ from specchat.errors import EngineFailed, InvalidOption, ModelWontLoad
 from specchat.gguf.header import Header
 from specchat.gguf.projector import fingerprint, most_cells
 from specchat.images.image import Image
-from specchat.images.picture import Picture, picture_of
 from specchat.llama import mtmd_library
 from specchat.llama.encoder_stop import EncoderStop
 from specchat.llama.hidden_states import HiddenStates
 from specchat.llama.image_cells import ImageCells, ImageTokens, ids_of
+from specchat.llama.kept_images import KeptImages
 from specchat.llama.library import AbortFlag, last_errors
 from specchat.llama.model import Model
 
 TEXT_CHUNK, IMAGE_CHUNK = 0, 1
 ADDED, TRIAL_SIDE = 1, 64
-KEPT_BYTES = 256 * 2**20
-"""Pictures and states of images that are kept for the next prompts, the latest ones."""
+TOKEN_BYTES = 64
 
 
 class ImageReader(Protocol):
@@ -48,17 +46,18 @@ class ImageReader(Protocol):
         """Free what it has; closing twice does nothing."""
 
 
-@dataclass(slots=True)
-class _Kept:
-    """What is kept of an image: its pixels, and the states of its parts that were encoded."""
+@dataclass(frozen=True, slots=True)
+class ReadImage:
+    """What a model reads of an image: tokens, and the states of its parts that were encoded."""
 
     tokens: ImageTokens
-    picture: Picture
-    states: dict[int, HiddenStates]
+    states: dict[int, HiddenStates] = field(default_factory=dict)
 
     @property
     def num_bytes(self) -> int:
-        return self.picture.num_bytes + sum(states.nbytes for states in self.states.values())
+        """About the memory that it takes."""
+        states = sum(each.nbytes for each in self.states.values())
+        return TOKEN_BYTES * len(self.tokens.tokens) + states
 
 
 class Vision(AbstractContextManager["Vision"]):
@@ -69,13 +68,20 @@ class Vision(AbstractContextManager["Vision"]):
     """
 
     def __init__(
-        self, header: Header, model: Model, abort: AbortFlag, *, threads: int, is_on_gpu: bool
+        self,
+        header: Header,
+        model: Model,
+        abort: AbortFlag,
+        images: KeptImages,
+        *,
+        threads: int,
+        is_on_gpu: bool,
     ) -> None:
         """Prepare for images of a model with the projector of this header; nothing is loaded."""
         self._header, self._model = header, model
         self._threads, self._is_on_gpu = threads, is_on_gpu
         self._stop = EncoderStop(abort)
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._images = images
         self._is_open = self._is_closed = False
         self._lock = threading.Lock()
 
@@ -84,21 +90,16 @@ class Vision(AbstractContextManager["Vision"]):
 
         Raises InvalidOption for bytes that are no image, and what opening the projector raises.
         """
-        with self._lock:
-            kept = self._kept.get(image.digest)
-        picture = kept.picture if kept else picture_of(image)
+        if self._read(image) is None:
+            self._images.picture(image)  # others go on meanwhile
         with self._lock:
             if self._is_closed:
                 raise EngineFailed("the engine is closed: load it again")
-            kept = self._kept.get(image.digest)
-            if kept is None:
-                tokens = self._tokenized(picture, image.digest)
-                kept = self._kept[image.digest] = _Kept(tokens, picture, {})
-            self._kept.move_to_end(image.digest)
-            for cells in kept.tokens.cells:
+            read = self._read(image) or ReadImage(self._tokenized(image))
+            self._images.put((self, image.digest), read)
+            for cells in read.tokens.cells:
                 self._model.images[cells.ids[0]] = cells
-            self._make_room()
-        return kept.tokens
+        return read.tokens
 
     def new_notices(self) -> tuple[str, ...]:
         """Return nothing: what is wrong is raised."""
@@ -108,7 +109,7 @@ class Vision(AbstractContextManager["Vision"]):
         """Free the encoder; closing twice does nothing."""
         with self._lock:
             self._is_closed = True
-            self._kept.clear()
+            self._images.clear()
             if self._is_open:
                 self._is_open = False
                 self._mtmd.mtmd_free(self._context)
@@ -144,22 +145,28 @@ class Vision(AbstractContextManager["Vision"]):
         self._is_open = True
         return handle
 
-    def _tokenized(self, picture: Picture, digest: bytes) -> ImageTokens:
+    def _read(self, image: Image) -> ReadImage | None:
+        """Return what is kept of an image for this model."""
+        read = self._images.get((self, image.digest))
+        return read if isinstance(read, ReadImage) else None
+
+    def _tokenized(self, image: Image) -> ImageTokens:
         tokens, cells = list[int](), list[ImageCells]()
-        with self._chunks(picture) as chunks:
+        with self._chunks(image) as chunks:
             for number, chunk in enumerate(chunks):
                 if self._mtmd.mtmd_input_chunk_get_type(chunk) == TEXT_CHUNK:
                     tokens += self._text_of(chunk)
                     continue
-                part = self._cells_of(chunk, picture, digest, number)
+                part = self._cells_of(chunk, image, number)
                 cells.append(part)
                 tokens += part.ids
         return ImageTokens(tokens, tuple(cells))
 
     @contextmanager
-    def _chunks(self, picture: Picture) -> Iterator[list[Any]]:
+    def _chunks(self, image: Image) -> Iterator[list[Any]]:
         """Give libmtmd's chunks of an image by itself: it would take names in a text for tokens."""
         mtmd, context = self._mtmd, self._context
+        picture = self._images.picture(image)
         pixels = (ctypes.c_uint8 * len(picture.pixels)).from_buffer_copy(picture.pixels)
         bitmap = mtmd.mtmd_bitmap_init(picture.width, picture.height, pixels)
         chunks = mtmd.mtmd_input_chunks_init()
@@ -189,7 +196,7 @@ class Vision(AbstractContextManager["Vision"]):
             )
         return found
 
-    def _cells_of(self, chunk: Any, picture: Picture, digest: bytes, number: int) -> ImageCells:
+    def _cells_of(self, chunk: Any, image: Image, number: int) -> ImageCells:
         mtmd, count = self._mtmd, self._mtmd.mtmd_input_chunk_get_n_tokens(chunk)
         if mtmd.mtmd_input_chunk_get_type(chunk) != IMAGE_CHUNK or not count:
             raise InvalidOption("the projector makes something else of an image")
@@ -198,12 +205,12 @@ class Vision(AbstractContextManager["Vision"]):
         num_positions = int(mtmd.mtmd_input_chunk_get_n_pos(chunk))
         layout = here.tobytes() + b"%d %d %d" % (number, num_positions, has_places)
         return ImageCells(
-            ids=ids_of(self._key + digest + layout, count),
+            ids=ids_of(self._key + image.digest + layout, count),
             num_positions=num_positions,
             places=here if has_places else None,
             moved=(later - here).max(axis=1),
             is_causal=not mtmd.mtmd_decode_use_non_causal(self._context, chunk),
-            encode=partial(self._states_of, picture, digest, number),
+            encode=partial(self._states_of, image, number),
         )
 
     def _places(self, chunk: Any, count: int, first: int) -> NDArray[np.int32]:
@@ -214,18 +221,16 @@ class Vision(AbstractContextManager["Vision"]):
         rows = [[at.t for at in each], [at.y for at in each], [at.x for at in each]]
         return np.array([*rows, [at.z for at in each]], np.int64).astype(np.int32)
 
-    def _states_of(self, picture: Picture, digest: bytes, number: int) -> HiddenStates:
+    def _states_of(self, image: Image, number: int) -> HiddenStates:
         """Return the states of a part of an image, encoded anew unless they were kept."""
-        with self._lock:
-            kept = self._kept.get(digest)
-        if kept and number in kept.states:
-            return kept.states[number]
-        with self._chunks(picture) as chunks:
+        read = self._read(image)
+        if read and number in read.states:
+            return read.states[number]
+        with self._chunks(image) as chunks:
             states = self._encoded(chunks[number])
-        if kept:
-            with self._lock:
-                kept.states[number] = states
-                self._make_room()
+        if read:
+            read.states[number] = states
+            self._images.put((self, image.digest), read)
         return states
 
     def _encoded(self, chunk: Any) -> HiddenStates:
@@ -236,8 +241,3 @@ class Vision(AbstractContextManager["Vision"]):
         count, width = self._mtmd.mtmd_input_chunk_get_n_tokens(chunk), self._model.input_width
         values = self._mtmd.mtmd_get_output_embd(self._context)
         return np.ctypeslib.as_array(values, (count, width)).copy()
-
-    def _make_room(self) -> None:
-        """Forget the images used least recently: a prompt that has one again brings it along."""
-        while sum(kept.num_bytes for kept in self._kept.values()) > KEPT_BYTES and self._kept:
-            self._kept.popitem(last=False)

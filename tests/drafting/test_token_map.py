@@ -14,9 +14,11 @@ from decoding.test_loop import transition_p_value
 from decoding.toy_answers import WHOLE, ToyPair, verify_by_rejection
 from drafting.toy_vocabularies import DRAFT, TARGET, Special, map_of, writing
 from specchat.decoding.distribution import Distribution, Logits
+from specchat.decoding.ports import DraftTask
 from specchat.decoding.verification import Verifier, verify_by_block
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.token_map import STAND_IN, CommonTokenMap, TokenMap
+from specchat.options.declarations import Sampling
 from specchat.testing.toy import LogitsAfter, ToyLanguageModel
 from tables import table
 
@@ -41,6 +43,17 @@ def test_a_shortened_text_begins_behind_an_image() -> None:
         drafter._tokens = [5, 6, -3, -4, -5, 7, 8]
         drafter._shorten(num_kept)
         assert drafter._tokens == wanted
+
+
+@pytest.mark.parametrize(("cell", "is_read"), [(2, True), (-3, False)])
+def test_an_image_is_no_short_text(cell: int, *, is_read: bool) -> None:
+    """Reading it takes an encoder first, so it waits until drafts are likely to be wanted."""
+    for is_soon in (False, True):
+        model = ToyLanguageModel(lambda _: np.zeros(9, np.float32))
+        drafter = DraftModelDrafter(model, TokenMap(9, keeps_images=True))
+        text = [1, cell, cell, 4]
+        drafter.begin(DraftTask(text, Sampling(), lambda *_: 0, is_soon=is_soon))
+        assert drafter._reads_prompt == (is_read or is_soon)
 
 
 def test_common_tokens_are_read_one_to_one_and_others_spelled() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from specchat import Image
 from specchat.decoding.request import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine.local_engine import LocalEngine
-from specchat.llama import mtmd_library, vision
+from specchat.images.picture import Picture, picture_of
+from specchat.llama import kept_images, mtmd_library, vision
 from specchat.requests.answer_request import GenerateRequest
 from tables import table
 
@@ -236,17 +238,14 @@ def test_encoded_images_are_kept_within_a_budget(
         engine.forget()
         assert answer(engine, *shown) == wanted
         assert len(encoded) == 4
-        kept = engine.model.vision
-        assert isinstance(kept, vision.Vision)
-        (of_each,) = {each.num_bytes for each in kept._kept.values()}
-        monkeypatch.setattr(vision, "KEPT_BYTES", 2 * of_each)
-        engine.forget()
-        assert answer(engine, *shown) == wanted
-        assert len(kept._kept) == 2
-        monkeypatch.setattr(vision, "KEPT_BYTES", 1)
-        engine.forget()
-        assert answer(engine, *shown) == wanted
-        assert not kept._kept
+        reader = engine.model.vision
+        assert isinstance(reader, vision.Vision)
+        for most in (reader._images._num_bytes // 2, 1):
+            monkeypatch.setattr(kept_images, "KEPT_BYTES", most)
+            engine.forget()
+            assert answer(engine, *shown) == wanted
+            assert reader._images._num_bytes <= most
+        assert len(encoded) > 4
 
 
 def test_a_stop_ends_an_answer_within_an_image(
@@ -305,6 +304,52 @@ def test_a_draft_model_reads_images_with_a_projector_of_its_own(
             assert answer(engine, *shown[:2], drafter="suffix", seed=2) == plain
     assert min(rates[2:]) > 0.95
     assert max(rates[:2]) < 0.8
+
+
+def test_the_time_of_images_has_the_draft_models_own(
+    shallow: WriteModel,
+    projector: WriteProjector,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It encodes them again with its projector, where a second is counted for each time."""
+    clock = count()
+    monkeypatch.setattr("specchat.llama.image_reading.perf_counter", lambda: float(next(clock)))
+    files: dict[str, Any] = files_of(shallow, projector, "llama")
+    files["draft"] = files["target"]
+    seconds = list[float]()
+    for own in (None, projector("mlp", gain=1.0001)):
+        with loaded(files, draft_projector=own, exact="off") as engine:
+            for more in ("", " but"):
+                answer(engine, image(1), more=more, drafter="model", draft_length=3)
+                seconds.append(engine.stats.image_s)
+    assert seconds == [1.0, 0.0, 2.0, 0.0]
+
+
+def test_an_image_that_two_models_read_is_decoded_once(
+    shallow: WriteModel,
+    projector: WriteProjector,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not again for the next answers; pixels that had to go are, with the same text."""
+    decoded: list[str] = []
+
+    def decode(image: Image) -> Picture:
+        decoded.append(image.name)
+        return picture_of(image)
+
+    monkeypatch.setattr(kept_images, "picture_of", decode)
+    files: dict[str, Any] = files_of(shallow, projector, "llama")
+    files["draft"] = files["target"]
+    own = projector("mlp", gain=1.0001)
+    shown = image(1)
+    with loaded(files, draft_projector=own, exact="off") as engine:
+        wanted = answer(engine, shown, drafter="model")
+        assert answer(engine, shown, more=" but", drafter="model")
+        assert decoded == ["1.png"]
+        monkeypatch.setattr(kept_images, "KEPT_BYTES", 1)
+        engine.forget()
+        assert answer(engine, shown, drafter="model") == wanted
+        assert len(decoded) > 1
 
 
 def test_a_draft_models_projector_that_cannot_be_used_is_opened_once(

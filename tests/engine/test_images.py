@@ -151,7 +151,7 @@ def test_a_text_with_images_is_set_aside_and_goes_on(
         num_read = engine.stats.prompt_tokens
         answer(engine, second, more=words)
         assert isinstance(engine.model.vision, Vision)
-        engine.model.vision._kept.clear()
+        engine.model.vision._images.clear()
         assert answer(engine, first, second, more=words) == plain
         assert engine.stats.cached_tokens >= num_read - 2
         assert engine.stats.image_s == 0

@@ -20,6 +20,7 @@ from specchat.images.image import Image
 from specchat.images.picture import picture_of
 from specchat.llama import mtmd_library
 from specchat.llama.context import Context
+from specchat.llama.kept_images import KeptImages
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 from specchat.llama.vision import Vision
@@ -72,7 +73,7 @@ def read(
     projector = read_header(write_projector(tmp_path / "mmproj.gguf", kind, **sizes))
     with (
         Model(tiny(architecture, num_layers=2, **own), options) as model,
-        Vision(projector, model, abort, threads=1, is_on_gpu=False) as vision,
+        Vision(projector, model, abort, KeptImages(), threads=1, is_on_gpu=False) as vision,
         Context(model, options, abort) as context,
     ):
         yield context, vision, [image(1, size), image(2, size)]
@@ -184,7 +185,7 @@ def test_small_models_of_gemma_4_read_images_as_text(
     options = ModelOptions(**OPTIONS)
     with (
         Model(tiny(architecture, num_layers=2, **own), options) as model,
-        Vision(projector, model, AbortFlag(), threads=1, is_on_gpu=False) as vision,
+        Vision(projector, model, AbortFlag(), KeptImages(), threads=1, is_on_gpu=False) as vision,
     ):
         assert [cells.is_causal for cells in vision.tokens_of(image()).cells] == [is_causal]
 
@@ -210,7 +211,9 @@ def test_an_encoding_stops_in_the_middle(
             context.prefill(tokens)
     assert num_looks == 4  # it stopped at once
     assert context.tokens == tokens[:before]
-    assert not any(kept.states for kept in vision._kept.values())
+    kept = [each for each in map(vision._read, images) if each]
+    assert kept
+    assert not any(each.states for each in kept)
     row = read_plainly(context, vision, images)
     context.prefill([])
     assert np.abs(row - read_plainly(context, vision, images)).max() < 1e-3
