@@ -121,16 +121,20 @@ class Questions:
     async def answer_again(self, question: int, options: Mapping[str, Any] = NO_OPTIONS) -> None:
         """Ask for another version of the answer to a question, with options for it alone."""
         if not self._answers.is_busy():
-            try:
-                self._checks.require_reader((), self._conversations.tree.images(question))
-            except SpecchatError as error:
-                self._view.report(error)
+            if not self._can_read(question):
                 return
             before, self._conversations.leaf = self._conversations.leaf, question
             await self._view.show_branch()
             schema = self._conversations.schema_for(question)
             shown = before if before != question else None
             await self._answer(question, schema, options=options, shown_before=shown)
+
+    def _can_read(self, question: int | None) -> bool:
+        """Return True if the model reads the images up to a question; otherwise say why not."""
+        reason = self._checks.why_no_reader((), self._conversations.tree.images(question))
+        if reason:
+            self._view.report(reason)
+        return not reason
 
     def can_regenerate(self) -> bool:
         """Return True if there is a question to answer again; otherwise notify the user."""
@@ -156,6 +160,8 @@ class Questions:
         if is_elsewhere or last.finish not in ENDINGS or display is None:
             busy = "Another chat is still writing this answer."
             self._view.notify(busy if is_elsewhere else "The last answer is complete.")
+            return
+        if not self._can_read(last.parent):
             return
         known = self._conversations.store.steps(last.id)
         steps = list(known.steps if known else ())
@@ -184,7 +190,7 @@ class Questions:
                 f"{harmless(target)} wrote this answer. {models} switches to it; then try again."
             )
             self._view.notify(words, severity="warning")
-        else:
+        elif self._can_read(question):
             before, self._conversations.leaf = self._conversations.leaf, question
             await self._view.show_branch()
             await self._answer(question, message.schema, begun, shown_before=before)

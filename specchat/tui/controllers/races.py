@@ -18,6 +18,7 @@ from specchat.tui.controllers.answer_options import DECIDING
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import AnswerDisplay, ChatView
 from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.image_checks import ImageChecks
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.writing import DRAFT, SEED, Writing
 from specchat.tui.texts.figures import ASKED_WITH
@@ -44,6 +45,7 @@ class Races:
     conversations: Conversations
     pair_controller: PairController
     answers: Answers
+    checks: ImageChecks
 
     @property
     def last(self) -> Race | None:
@@ -81,6 +83,8 @@ class Races:
             return "The pair is still loading: try again in a moment."
         if reason := why_no_race(facts):
             return f"No race: {harmless(reason)}."
+        if reason := self.checks.why_no_reader((), self.conversations.tree.images(answer.parent)):
+            return reason
         return _why_not_this(answer.statistics, known, facts)
 
     def _next_turn(self, race: _Running, *, measures_first: bool = False) -> None:

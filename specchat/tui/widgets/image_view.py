@@ -11,7 +11,7 @@ from specchat.images.image import Image
 from specchat.safe_text import in_one_line
 from specchat.tui.texts.image_text import GLYPH, shown_text
 from specchat.tui.widgets.fold import Fold
-from specchat.tui.widgets.shown_picture import NONE, Way, picture_widget
+from specchat.tui.widgets.shown_picture import NONE, Way, picture_widget, prepare
 
 
 def image_view(image: Image, way: Way) -> Widget:
@@ -39,6 +39,7 @@ class ImageView(Fold):
 
         loop = asyncio.get_running_loop()
         try:
+            await loop.run_in_executor(THREAD, prepare, self._way)
             found = await loop.run_in_executor(THREAD, thumbnail_of, self._image)
         except SpecchatError as error:
             self.say(in_one_line(str(error)))

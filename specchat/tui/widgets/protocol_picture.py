@@ -1,13 +1,9 @@
 """Pictures by the protocols of terminals, Kitty's and sixel, as textual-image writes them."""
 
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.util import find_spec
-from io import StringIO
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from textual.widget import Widget
 
@@ -16,23 +12,44 @@ from specchat.images.picture import Picture
 Protocol: TypeAlias = Literal["kitty", "sixel"]
 MULTIPLEXERS = ("TMUX", "STY", "ZELLIJ")
 """Variables of programs between us and the terminal, which may not pass its protocol on."""
-CELL = 10, 20
-"""Pixels of a cell where the terminal does not say, as textual-image assumes."""
+MARKS = {
+    "KITTY_WINDOW_ID": "Kitty",
+    "KONSOLE_VERSION": "Konsole",
+    "WEZTERM_PANE": "WezTerm",
+    "ITERM_SESSION_ID": "iTerm.app",
+    "ALACRITTY_WINDOW_ID": "Alacritty",
+    "GHOSTTY_RESOURCES_DIR": "ghostty",
+    "INSIDE_EMACS": "Emacs",
+    "NVIM": "Neovim",
+    "TERMINAL_EMULATOR": "JetBrains",
+    "VIM_TERMINAL": "Vim",
+    "VTE_VERSION": "VTE",
+    "WT_SESSION": "Windows Terminal",
+    "XTERM_VERSION": "xterm",
+}
+"""Variables of terminals, some of which are named in TERM_PROGRAM as well. All that is started from
+one has them: also the next terminal."""
+SIXEL_TERMINALS = frozenset({"WezTerm", "iTerm.app", "Konsole"})
 
 
 def protocol_of(environment: Mapping[str, str]) -> Protocol | None:
-    """Return the protocol that a terminal has; None for most, and where something is between.
+    """Return the protocol that a terminal has; None for most, and where it may be another's.
 
-    Asking the terminal would delay the first screen, and Textual would take an answer for keys.
-    Others may have one too: some only with a setting of theirs, or since a version.
+    Each terminal sets TERM, but most of them as xterm does: such a one is known by its variable if
+    no other terminal's is there, of which either may be the older. Asking the terminal would delay
+    the first screen, and Textual would take an answer for keys. Others may have a protocol too:
+    some only with a setting of theirs, or since a version.
     """
     kind, program = environment.get("TERM", ""), environment.get("TERM_PROGRAM", "")
     if any(environment.get(name) for name in MULTIPLEXERS):
         return None
-    if kind == "xterm-kitty" or environment.get("KITTY_WINDOW_ID"):
-        return "kitty"
-    has_sixel = kind.startswith("foot") or program in {"WezTerm", "iTerm.app"}
-    return "sixel" if has_sixel or environment.get("KONSOLE_VERSION") else None
+    if kind == "xterm-kitty" or kind.startswith("foot"):
+        return "kitty" if kind == "xterm-kitty" else "sixel"
+    found = {name for variable, name in MARKS.items() if environment.get(variable)}
+    found |= {program} if program else set()
+    if len(found) != 1 or not kind.startswith("xterm"):
+        return None
+    return "kitty" if found == {"Kitty"} else "sixel" if found <= SIXEL_TERMINALS else None
 
 
 def is_installed() -> bool:
@@ -45,50 +62,23 @@ def protocol_widget(protocol: Protocol, picture: Picture, columns: int, rows: in
     from PIL import Image as Pillow
 
     size = picture.width, picture.height
-    widget = _widgets()[protocol](Pillow.frombytes("RGB", size, picture.pixels))
+    widget = protocol_widgets()[protocol](Pillow.frombytes("RGB", size, picture.pixels))
     widget.styles.width, widget.styles.height = columns, rows
     return widget
 
 
 @cache
-def _widgets() -> Mapping[Protocol, Callable[[Any], Widget]]:
-    """Return textual-image's widgets."""
-    with _as_without_a_terminal():
-        from textual_image.widget import SixelImage, TGPImage
-    return {"kitty": TGPImage, "sixel": SixelImage}
+def protocol_widgets() -> Mapping[Protocol, Callable[[Any], Widget]]:
+    """Return textual-image's widgets, which ask the terminal nothing: Textual reads what it says.
 
-
-@contextmanager
-def _as_without_a_terminal() -> Iterator[None]:
-    """Have textual-image not ask the terminal anything while it is imported, as Textual reads it.
-
-    Without one it takes the size of a cell from the environment.
+    The size of a cell is the one that the system has, or that textual-image assumes without one.
     """
-    width, height = _cell_pixels()
-    size = {"TEXTUAL_CELL_WIDTH": str(width), "TEXTUAL_CELL_HEIGHT": str(height)}
-    before, terminal = {name: os.environ.get(name) for name in size}, sys.__stdout__
-    os.environ.update(size)
-    setattr(sys, "__stdout__", StringIO())  # noqa: B010  # it is declared as final
-    try:
-        yield
-    finally:
-        setattr(sys, "__stdout__", terminal)  # noqa: B010  # as above
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            os.environ.update({name: value} if value is not None else {})
+    from textual_image import _terminal
 
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise _terminal.TerminalError
 
-def _cell_pixels() -> tuple[int, int]:
-    """Return the width and the height of a cell in pixels."""
-    if sys.platform == "win32" or sys.__stderr__ is None:
-        return CELL
-    import fcntl
-    import struct
-    import termios
+    _terminal.capture_terminal_response = refuse
+    from textual_image.widget import SixelImage, TGPImage
 
-    with suppress(OSError, ValueError, ZeroDivisionError):
-        found = fcntl.ioctl(sys.__stderr__.fileno(), termios.TIOCGWINSZ, bytes(8))
-        rows, columns, width, height = struct.unpack("HHHH", found)
-        if width >= columns and height >= rows:
-            return width // columns, height // rows
-    return CELL
+    return {"kitty": TGPImage, "sixel": SixelImage}

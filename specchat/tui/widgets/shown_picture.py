@@ -16,6 +16,7 @@ from specchat.tui.widgets.protocol_picture import (
     is_installed,
     protocol_of,
     protocol_widget,
+    protocol_widgets,
 )
 
 Way: TypeAlias = Literal["kitty", "sixel", "blocks", "off"]
@@ -35,6 +36,12 @@ def way_of(chosen: str, environment: Mapping[str, str], *, has_colours: bool) ->
         if wanted == protocol and is_installed():
             return cast(Way, protocol)
     return BLOCKS
+
+
+def prepare(way: Way) -> None:
+    """Import what shows pictures in this way, which takes a moment; in a thread."""
+    if way not in {BLOCKS, NONE}:
+        protocol_widgets()
 
 
 def picture_widget(picture: Picture, way: Way, room: int) -> Widget:
