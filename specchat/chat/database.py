@@ -99,6 +99,7 @@ class Database:
     def __init__(self, path: Path | None, busy_timeout: float = BUSY_TIMEOUT) -> None:
         self.notice = ""
         self._path = path
+        self._damage: Exception | None = None
         self._busy_timeout = busy_timeout
         try:
             self._open()
@@ -107,8 +108,16 @@ class Database:
                 raise self._failed(error) from None
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; if it was found damaged, it is replaced first, as `notice` reports."""
+        if damage := self._damage:
+            with suppress(StoreFailed, OSError, *UNREADABLE):
+                self._recovers_from(damage)
         self._connection.close()
+
+    def note_damage(self, error: Exception) -> None:
+        """Have the file replaced at its next use, if an error that another thread had is damage."""
+        if _is_damage(error):
+            self._damage = error
 
     def set_busy_timeout(self, seconds: float = BUSY_TIMEOUT) -> None:
         """Set how long to wait from now on while another program writes."""
@@ -118,6 +127,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Run several statements as one transaction: all of them or none."""
+        self._require_whole()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -137,6 +147,7 @@ class Database:
 
     def rows(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
+        self._require_whole()
         try:
             return self._connection.execute(statement, values).fetchall()
         except UNREADABLE as error:
@@ -206,6 +217,10 @@ class Database:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         return int(version)
 
+    def _require_whole(self) -> None:
+        if damage := self._damage:
+            raise self._failed(damage)
+
     def _failed(self, error: Exception) -> StoreFailed:
         if _is_busy(error):
             return StoreBusy("another program is writing to the history: try again")
@@ -219,10 +234,9 @@ class Database:
 
     def _recovers_from(self, error: Exception, *also: int) -> bool:
         """If it is damage, replace the file by one with its readable rows; else return False."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        is_damage = isinstance(error, UnicodeDecodeError) or code in {*DAMAGED, *also}
-        if self._path is None or not is_damage:
+        if self._path is None or not _is_damage(error, *also):
             return False
+        self._damage = None
         self._connection.close()
         if self._identity == _identity(self._path.stat()):  # else another program recovered it
             try:
@@ -234,6 +248,12 @@ class Database:
                 ) from None
         self._open()
         return True
+
+
+def _is_damage(error: Exception, *also: int) -> bool:
+    """Return True if an error says that the file is damaged, or has another one of these codes."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, UnicodeDecodeError) or code in {*DAMAGED, *also}
 
 
 def _is_busy(error: Exception) -> bool:

@@ -160,7 +160,7 @@ def _part(message: Message) -> dict[str, Any]:
 
 def image_line(image: Image) -> str:
     """Return what stands for an image where only text can."""
-    return f"Image: {image.name} ({size_text(len(image.data))})"
+    return f"Image: {image.name} ({size_text(image.num_bytes)})"
 
 
 def _base64(image: Image) -> str:

@@ -16,11 +16,6 @@ from specchat.safe_text import harmless
 
 COLUMNS = [field.name for field in fields(Message) if field.name != "images"]
 MESSAGES = f"SELECT {', '.join(COLUMNS)} FROM message"  # noqa: S608 -- ours
-IMAGES = (
-    "SELECT shown.message, shown.name, CAST(image.data AS BLOB) FROM shown"
-    " JOIN message ON message.id = shown.message JOIN image USING (digest)"
-)
-"""The images of messages, each with the message's number."""
 LETTERS: dict[Kind, str] = {"reasoning": "r", "call": "c"}
 """The letters for kinds of stored pieces; answer text has none."""
 KINDS = {letter: kind for kind, letter in LETTERS.items()}

@@ -42,11 +42,11 @@ from specchat.decoding.chunk import Chunk, Piece, ToolCall, pieces_of
 from specchat.drafter_registry import TARGET
 from specchat.engine.api import Engine
 from specchat.errors import InvalidOption
-from specchat.images.image import type_of, with_images
+from specchat.images.image import LONGEST_BEGINNING, type_of, with_images
 from specchat.planning.device import find_machine
 from specchat.safe_text import harmless
 from specchat.structured.structure import Structure
-from specchat.system.clone import set_up
+from specchat.system.clone import set_up_images
 from specchat.wording import answer_line, speculation_line
 
 GREEN, UNDERLINED, DIM, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[2m", "\x1b[0m"
@@ -66,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     images = images_of(arguments, piped)
     if images and answerer.pair:
         require_projector(loading_of(arguments, answerer.pair))
-        set_up("image_library")
+        if reason := set_up_images(say):
+            raise InvalidOption(reason)
         require_whole(images)
     prompt = with_images(text, images)
     if is_demo(arguments) and sys.stderr.isatty():
@@ -122,12 +123,20 @@ def _text_of(content: bytes) -> str:
 
 
 def _standard_input() -> bytes:
-    """Return all of standard input; print a hint if it stays open."""
+    """Return all of standard input, of an image no more than one may have.
+
+    Print a hint if it stays open.
+    """
     hint = threading.Timer(SECONDS_TO_HINT, say, [WAITING])
     hint.daemon = True
     hint.start()
     try:
-        return sys.stdin.buffer.read()
+        begin = sys.stdin.buffer.read(LONGEST_BEGINNING)
+        if not type_of(begin):
+            return begin + sys.stdin.buffer.read()
+        from specchat.images.picture import MOST_BYTES  # who asks about a text needs none of it
+
+        return begin + sys.stdin.buffer.read(MOST_BYTES)
     finally:
         hint.cancel()
 

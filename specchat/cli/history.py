@@ -31,10 +31,16 @@ MAX_SHOWN = 10
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the action named on the command line."""
-    with Store(_store_path()) as store:
+    store = Store(_store_path())
+    try:
         if store.notice:
             say(store.notice)
+            store.notice = ""
         ACTIONS[arguments.action](store, arguments)
+    finally:
+        store.close()
+        if store.notice:  # an image could not be read
+            say(store.notice)
 
 
 def _store_path() -> Path | None:

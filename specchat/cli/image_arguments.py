@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from specchat.engine.api import Loading
 from specchat.errors import InvalidOption
@@ -17,7 +16,7 @@ def add_images(parser: argparse.ArgumentParser) -> None:
 
 def images_of(arguments: argparse.Namespace, piped: bytes = b"") -> list[Image]:
     """Return the images that the arguments name, then the one from a pipe; raises InvalidOption."""
-    images = [Image(_bytes_of(name), Path(name).name) for name in arguments.image]
+    images = [_image_in(name) for name in arguments.image]
     return [*images, Image(piped, "standard input")] if piped else images
 
 
@@ -38,13 +37,11 @@ def require_whole(images: Sequence[Image]) -> None:
         picture_of(image)
 
 
-def _bytes_of(name: str) -> bytes:
+def _image_in(name: str) -> Image:
     from specchat.catalogue.model_lookup import typed_path
+    from specchat.images.picture import image_in
 
     path = typed_path(name)
     if path is None:
         raise InvalidOption(f"{name}: no such file")
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidOption(f"{name} cannot be read: {error.strerror}") from None
+    return image_in(path, path.name)

@@ -20,11 +20,10 @@ from specchat.cli.serve_screen import ServeScreen, can_draw
 from specchat.cli.terminal import DONE, say
 from specchat.hub.offline import is_offline
 from specchat.options.declarations import ServerOptions
-from specchat.server.client_setups import SETUPS, Served, setup_text
+from specchat.server.client_setups import SETUPS, Served, served_at, setup_text
 from specchat.server.packages import require_packages
 from specchat.sharing.process_engine import ProcessEngine
 from specchat.sharing.shared_engine import SharedEngine
-from specchat.system.clone import set_up
 
 if TYPE_CHECKING:
     from specchat.server.port import Port
@@ -49,8 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
         port = stack.enter_context(Port(options))
         if arguments.client:  # before the pair is loaded for nothing
             setup_text(arguments.client, Served(port.address, port.key, pair.name, 0))
-        if loading.projector:  # who sends texts does not wait for it
-            Thread(target=set_up, args=["image_library", lambda _: None], daemon=True).start()
         loaded = ProcessEngine(loading, show_loading)  # here, where Ctrl+C ends it
         engine = SharedEngine(partial(ProcessEngine, loading), engine=loaded)
         stack.callback(engine.close)
@@ -62,7 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
             say(notice)
         if not engine.facts.takes_turns:
             say(NO_TURNS)
-        stack.enter_context(_reporter(arguments, service, port))
+        reporter = _reporter(arguments, service, port)
+        stack.enter_context(reporter)
+        # who sends texts does not wait for it
+        Thread(target=service.set_up_images, args=[reporter.notice], daemon=True).start()
         port.serve(service)
     return DONE
 
@@ -71,19 +71,18 @@ def _reporter(
     arguments: argparse.Namespace, service: "Service", port: "Port"
 ) -> JsonLog | PlainLog | ServeScreen:
     """Return the reporter that announces the ready server and then reports its requests."""
-    facts = service.facts
-    served = Served(port.address, port.key, service.name, facts.context, facts.takes_images)
+    served = served_at(port.address, port.key, service)
     setup = setup_text(arguments.client, served) if arguments.client else ""
     if arguments.json:
         return JsonLog(service, _ready(served, service, setup, port.made_key), port.end)
     header = _header(served, service, port.made_key)
     if not can_draw():
         return PlainLog(service, header, setup)
-    setups = (
-        {}
-        if served.is_socket
-        else {client: partial(setup_text, client, served) for client in SETUPS}
-    )
+
+    def text_of(client: str) -> str:  # whether images are read may not have been known before
+        return setup_text(client, served_at(port.address, port.key, service))
+
+    setups = {client: partial(text_of, client) for client in SETUPS if not served.is_socket}
     return ServeScreen(service, header, setup, setups, port.end)
 
 

@@ -36,6 +36,10 @@ class PlainLog:
         self._service.observers.remove(self._observe)
         say(totals_line(self._service.activity.totals()).text)
 
+    def notice(self, line: str) -> None:
+        """Print what the user should know, besides requests."""
+        say(line)
+
     def _observe(self, request: "ServedRequest") -> None:
         if request.state == "over":
             say(log_line(request))
@@ -55,6 +59,10 @@ class JsonLog:
 
     def __exit__(self, *_: object) -> None:
         self._service.observers.remove(self._observe)
+
+    def notice(self, line: str) -> None:
+        """Print what the user should know, besides requests, on stderr."""
+        say(line)
 
     def _observe(self, request: "ServedRequest") -> None:
         if request.state == "over":

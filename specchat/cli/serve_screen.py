@@ -67,6 +67,7 @@ class ServeScreen:
         self._service, self._header, self._setup = service, header, setup
         self._setups, self._end = setups, end
         self._ended: queue.SimpleQueue[ServedRequest] = queue.SimpleQueue()
+        self._notices: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._rows: deque[ServedRequest] = deque(maxlen=MOST_ROWS)
         self._shown: list[str] = []
         self._size = terminal_size()
@@ -88,6 +89,10 @@ class ServeScreen:
         self._service.observers.remove(self._observe)
         self._is_closing = True
         self._thread.join()
+
+    def notice(self, line: str) -> None:
+        """Print what the user should know above the table, from any thread."""
+        self._notices.put(line)
 
     def _observe(self, request: "ServedRequest") -> None:
         if request.state == "over":
@@ -157,6 +162,8 @@ class ServeScreen:
             self._size, self._shown = size, []
             above = [CLEAR + line if not index else line
                      for index, line in enumerate(self._painted(self._header))]  # fmt: skip
+        while not self._notices.empty():
+            above.append(self._notices.get())
         columns = columns_for(size[0] - 1)
         most = max(FEW_LINES, size[1] - len(self._header) - 4)
         live = self._live_lines(columns, most)

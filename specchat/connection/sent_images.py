@@ -16,7 +16,7 @@ IMAGE_CHARACTERS = 1500
 
 def require_sendable(images: Sequence[Image], to: str) -> None:
     """Raise InvalidOption for images that are too large together to be sent to a server."""
-    size = sum(len(image.data) for image in images)
+    size = sum(image.num_bytes for image in images)
     if size > MOST_BYTES:
         raise InvalidOption(
             f"the images have {size / 2**20:.0f} MiB together, and at most {MOST_BYTES >> 20} MiB"

@@ -78,7 +78,8 @@ class EngineFacts:
     requests cannot name a drafter, and unless it `ignores_end`, they cannot ask for an answer to
     continue past its end token.
     `knows_costs` says whether the costs of its passes were measured. Up to `at_once` answers can be
-    begun together, which is faster than one after the other. With a projector it `takes_images`.
+    begun together, which is faster than one after the other. With a projector it `takes_images`,
+    unless there is an `images_off_reason`.
     """
 
     target: str
@@ -116,6 +117,7 @@ class EngineFacts:
     knows_costs: bool = False
     at_once: int = 1
     takes_images: bool = False
+    images_off_reason: str = ""
 
     def lacks_exactness(self, options: Mapping[str, Any]) -> bool:
         """Return True if these options need exact drafts, and which are exact is not measured."""

@@ -178,7 +178,8 @@ class LoadedPair:
             common_tokens=common.share if common else None,
             most_branches=self.context.most_branches,
             chains_reason=self._chains_reason,
-            takes_images=self.context.model.vision is not None,
+            takes_images=self.context.model.vision is not None and not self._images_off_reason,
+            images_off_reason=self._images_off_reason,
         )
 
     @property
@@ -233,6 +234,14 @@ class LoadedPair:
             return None
         reason = why_chains(self.context.model.sizes.layout, self.files.kind, self.loading)
         return reason or "the memory of the model cannot hold several texts"
+
+    @property
+    def _images_off_reason(self) -> str:
+        if self.context.model.vision is None:
+            return ""
+        from specchat.llama.mtmd_library import why_not  # who only writes does not wait for it
+
+        return why_not()
 
     @property
     def _draft_off_reason(self) -> str | None:

@@ -20,28 +20,54 @@ the image can write it."""
 MARKS = re.compile(MARK.format("[0-9a-f]{32}"))
 
 
-def _new_mark() -> str:
+def new_mark() -> str:
+    """Return a mark that nobody else can know."""
     return MARK.format(secrets.token_hex(16))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Image:
     """A picture in a file's format: PNG, JPEG, WebP or GIF, of which the first frame counts.
 
     It is written into a message as text, `f"{image}What is this?"`, and given to the engine beside
-    the messages. Errors call it by its `name`.
+    the messages. Errors call it by its `name`. The `digest` is the SHA-256 of its bytes.
     """
 
     data: bytes = field(repr=False)
     name: str = "the image"
-    mark: str = field(default_factory=_new_mark, compare=False)
-    digest: bytes = field(init=False, repr=False, compare=False)
+    mark: str = field(default_factory=new_mark)
+    digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", hashlib.sha256(self.data).digest())
 
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes it has."""
+        return len(self.data)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other has the same bytes and name, wherever they are kept."""
+        return isinstance(other, Image) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
     def __str__(self) -> str:
         return self.mark
+
+    @property
+    def _identity(self) -> tuple[bytes, str]:
+        return self.digest, self.name
+
+
+def known_image(data: bytes, name: str, mark: str, digest: bytes) -> Image:
+    """Return an image with a mark and a digest that it had before."""
+    image = object.__new__(Image)
+    values = {"data": data, "name": name, "mark": mark, "digest": digest}
+    for attribute, value in values.items():
+        object.__setattr__(image, attribute, value)
+    return image
 
 
 def type_of(content: bytes) -> str:

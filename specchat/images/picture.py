@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 
 from specchat.errors import InvalidOption
 from specchat.images.image import Image
@@ -17,6 +18,7 @@ from specchat.system.python_child import run_python
 MOST_BYTES = 20 * 2**20
 SECONDS = 30
 READ = "PNG, JPEG, WebP, GIF"
+TOO_LARGE = f"is too large: more than {MOST_BYTES >> 20} MiB"
 INSTALL_PILLOW = f"{sys.executable} -m pip install pillow"
 
 
@@ -34,16 +36,35 @@ class Picture:
         return len(self.pixels)
 
 
+def image_in(file: Path, name: str) -> Image:
+    """Return the image in a file, of which it reads no more than an image may have.
+
+    Raises InvalidOption if it cannot be read or is too large, without decoding it.
+    """
+    try:
+        with file.open("rb") as opened:
+            image = Image(opened.read(MOST_BYTES + 1), name)
+    except OSError as error:
+        raise InvalidOption(f"{name} cannot be read: {error.strerror}") from None
+    if image.num_bytes > MOST_BYTES:
+        raise InvalidOption(f"{name} {TOO_LARGE}")
+    return image
+
+
+def why_not_decoded() -> str:
+    """Return why no image can be decoded here, "" if some can."""
+    return "" if find_spec("PIL") else f"images need Pillow: run `{INSTALL_PILLOW}`"
+
+
 def picture_of(image: Image) -> Picture:
     """Return an image's pixels, turned as its camera was held, on white, at most 2048 on a side.
 
     Raises InvalidOption, in one line, for what is not an image or is too large.
     """
-    if len(image.data) > MOST_BYTES:
-        size = f"{len(image.data) / 2**20:.0f} MiB"
-        raise InvalidOption(f"{image.name} is too large: {size}, at most {MOST_BYTES >> 20} MiB")
-    if find_spec("PIL") is None:
-        raise InvalidOption(f"images need Pillow: run `{INSTALL_PILLOW}`")
+    if image.num_bytes > MOST_BYTES:
+        raise InvalidOption(f"{image.name} {TOO_LARGE}")
+    if reason := why_not_decoded():
+        raise InvalidOption(reason)
     try:
         done = run_python("specchat.images.decoder", input=image.data, timeout=SECONDS)
     except subprocess.TimeoutExpired:

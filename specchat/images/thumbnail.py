@@ -4,11 +4,10 @@ import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from specchat.errors import InvalidOption
 from specchat.images.image import Image
-from specchat.images.picture import Picture, picture_of
+from specchat.images.picture import Picture, picture_of, why_not_decoded
 
 LARGEST = 640, 480
 """Pixels of a small picture: more than most terminals have for one."""
@@ -53,7 +52,7 @@ def _decoded(image: Image) -> Thumbnail | str:
     try:
         picture = picture_of(image)
     except InvalidOption as error:
-        if find_spec("PIL") is None:  # it may be installed next
+        if why_not_decoded():  # which may be cured next
             raise
         return str(error)
     return Thumbnail(picture.width, picture.height, _small(picture))

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from specchat.errors import InvalidOption
+from specchat.images.picture import why_not_decoded
 from specchat.llama import library, native_libraries
 from specchat.system.clone import is_clone
 from specchat.system.private_files import FOLDERS
@@ -36,6 +37,18 @@ def path() -> Path | None:
     given = os.environ.get(VARIABLE)
     folders = [Path(given)] if given else [native_libraries.folder(), built_beside()]
     return next((found for folder in folders for found in sorted(folder.glob(PATTERN))), None)
+
+
+@cache
+def why_not() -> str:
+    """Return why images cannot be read here; "" if they can, or once the clone is set up for them.
+
+    Nothing is loaded to know it: a library that is there may still fail to load.
+    """
+    if is_clone():
+        return ""
+    missing = "" if path() else f"llama.cpp was built without what reads images: {REINSTALL}"
+    return why_not_decoded() or missing
 
 
 @cache

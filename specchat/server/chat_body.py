@@ -86,7 +86,7 @@ def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], 
     if body.logprobs:
         options["alternatives"] = max(1, body.top_logprobs or 0)
     asked = asked_tools(body.tools, body.tool_choice)
-    shown = ShownContent(service.name, takes_images=service.facts.takes_images)
+    shown = ShownContent(service.name, service.facts)
     request = ChatRequest(
         messages=_messages(body.messages, shown),
         images=shown.images,

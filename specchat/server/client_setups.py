@@ -5,10 +5,13 @@ import os
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specchat.errors import InvalidOption
 from specchat.safe_text import in_one_line
+
+if TYPE_CHECKING:
+    from specchat.server.service import Service
 
 NO_KEY = "none"
 """What clients send that insist on a key, where the server needs none."""
@@ -52,6 +55,12 @@ class Served:
     def some_key(self) -> str:
         """The key, or a word for clients that insist on one."""
         return self.key or NO_KEY
+
+
+def served_at(address: str, key: str, service: "Service") -> Served:
+    """Return what clients must know now of a service at an address."""
+    facts = service.facts
+    return Served(address, key, service.name, facts.context, facts.takes_images)
 
 
 SetUp: TypeAlias = Callable[[Served], str]

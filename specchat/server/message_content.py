@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 
+from specchat.engine.api import EngineFacts
 from specchat.images.image import Image
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.received_images import IMAGE_TYPES, bytes_of
@@ -48,10 +49,14 @@ class ShownContent:
     These are collected in `images`. The `model` is named where it takes none.
     """
 
-    def __init__(self, model: str, *, takes_images: bool) -> None:
+    def __init__(self, model: str, facts: EngineFacts) -> None:
         """Begin a conversation."""
         self.images: list[Image] = []
-        self._model, self._takes_images = model, takes_images
+        self._takes_images = facts.takes_images
+        self._why_not = facts.images_off_reason or (
+            f"{model} reads text only; start the server with --projector and the mmproj file that"
+            " comes with the model"
+        )
 
     def text_of(self, content: Any, field: str) -> str:
         """Return the text of what was said. Raises ApiError for what the model cannot read."""
@@ -80,10 +85,7 @@ class ShownContent:
         if not _is_image(part):
             return _part_text(part, field)
         if not self._takes_images:
-            message = (
-                f"{field}: content of type {_type_of(part)!r}: {self._model} reads text only; start"
-                " the server with --projector and the mmproj file that comes with the model"
-            )
+            message = f"{field}: content of type {_type_of(part)!r}: {self._why_not}"
             raise ApiError(BAD_REQUEST, message, field)
         if len(self.images) >= MOST_IMAGES:
             raise ApiError(BAD_REQUEST, f"{field}: at most {MOST_IMAGES} images", field)

@@ -26,6 +26,7 @@ from specchat.server.line_limit import LineLimit
 from specchat.server.prompts import ENDING, Prompts, done_on
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import QueueFull, Ticket
+from specchat.system.clone import set_up_images
 
 Result = TypeVar("Result")
 PLAIN_NAME = "plain"
@@ -200,6 +201,8 @@ class Service:
         self.name, self.file_name = name, target.name
         self.defaults = dict(defaults or {})
         self.is_strict = is_strict
+        self.images_off_reason = ""
+        """Why the engine cannot read images, if it was found out after it was loaded."""
         self.created = int(time())
         self.activity = Activity()
         self.observers: list[Observer] = [self.activity.observe]
@@ -210,7 +213,20 @@ class Service:
     @property
     def facts(self) -> EngineFacts:
         """The facts about the loaded pair."""
-        return self.engine.facts
+        facts = self.engine.facts
+        if facts.takes_images and (reason := self.images_off_reason):
+            return replace(facts, takes_images=False, images_off_reason=reason)
+        return facts
+
+    def set_up_images(self, on_line: Callable[[str], object]) -> None:
+        """Have a clone make what reads images, if the model takes some; block until then.
+
+        `on_line` is called with what is done, and with why images cannot be read.
+        """
+        if self.facts.takes_images:
+            self.images_off_reason = set_up_images(on_line)
+        if reason := self.facts.images_off_reason:
+            on_line(reason)
 
     def model_names(self) -> tuple[str, ...]:
         """Return the names of the pair: its own, and those that name a drafter."""

@@ -2,10 +2,16 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+FAILED = "images cannot be read"
+"""How the line begins that says why they cannot."""
+_setting_up = threading.Lock()
+_outcome: list[str] = []
+"""Why images cannot be read in this clone, "" if they can; empty before it was tried."""
 
 
 def is_clone() -> bool:
@@ -14,19 +20,38 @@ def is_clone() -> bool:
     return has_script and Path(sys.prefix).resolve() == (ROOT / ".venv").resolve()
 
 
-def set_up(part: str, on_line: Callable[[str], object] | None = None) -> None:
-    """Set up a part of a clone that not everyone needs, unless it is there; block until then.
+def set_up_images(on_line: Callable[[str], object]) -> str:
+    """Have a clone make what reads images, once, and block until then; return why that failed.
 
-    Its messages, one of which may be that it failed, go to stderr, or line by line to `on_line`.
-    Other installations have it from the start, or not at all.
+    That takes a minute or two, of which `on_line` is given a line. Returns "" for other
+    installations, which have it from the start, or not at all.
     """
     if not is_clone():
-        return
-    command = [sys.executable, "-m", f"scripts.setup_env.{part}"]
-    stderr = subprocess.PIPE if on_line else None
+        return ""
+    with _setting_up:
+        if not _outcome:
+            try:
+                _outcome.append(_made_images(on_line))
+            except OSError as error:
+                return f"{FAILED}: {error.strerror}"
+        return _outcome[0]
+
+
+def _made_images(on_line: Callable[[str], object]) -> str:
+    command = [sys.executable, "-m", "scripts.setup_env.image_library"]
+    failure = ""
     with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=stderr, text=True, errors="replace"
+        command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
     ) as child:
         for line in child.stderr or ():
-            if on_line:
-                on_line(line.strip().removeprefix("specchat: "))
+            words = line.strip().removeprefix("specchat: ")
+            if words.startswith(FAILED):
+                failure = words
+            else:
+                on_line(words)
+    return failure or (f"{FAILED}: {command[-1]} failed" if child.returncode else "")

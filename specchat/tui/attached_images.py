@@ -26,6 +26,6 @@ def _attached(place: int, checked: CheckedImage, facts: EngineFacts | None) -> C
     parts += [f"{checked.num_tokens} tokens"] if checked.num_tokens else []
     shown = [Content(" · ".join(parts))]
     if facts is not None and not facts.takes_images:
-        words = f"{harmless(facts.target)} reads text only"
+        words = facts.images_off_reason or f"{harmless(facts.target)} reads text only"
         shown.append(Content.styled(words, "$text-warning"))
     return separator.join([*shown, remove])

@@ -92,7 +92,9 @@ class NamedFiles:
         path = _existing(folder, name)
         if path is not None and path.is_file():
             if _is_image(path):
-                self.shown[name] = _image(path, name)
+                from specchat.images.picture import image_in  # for those who attach some
+
+                self.shown[name] = image_in(path, name)
                 return True
             content, encoding = _content(path, name)
             self.files[name] = Attachment(name, content)
@@ -222,18 +224,6 @@ def _is_image(path: Path) -> bool:
     with suppress(OSError), path.open("rb") as file:
         return bool(type_of(file.read(LONGEST_BEGINNING)))
     return False
-
-
-def _image(path: Path, name: str) -> Image:
-    """Return an image's file. Raises InvalidOption for one that is too large or cannot be read."""
-    from specchat.images.picture import MOST_BYTES
-
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InvalidOption(f"{name} is larger than {MOST_BYTES >> 20} MiB.")
-        return Image(path.read_bytes(), name)
-    except OSError as error:
-        raise InvalidOption(f"{name} cannot be read: {error.strerror}") from None
 
 
 def _content(path: Path, name: str) -> tuple[str, str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import importlib.util
 import json
+import pickle
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +18,8 @@ from image_files import image
 from specchat.chat import database
 from specchat.chat.export import as_html, as_json, as_markdown
 from specchat.chat.store import Store
-from specchat.errors import StoreBusy
+from specchat.chat.stored_images import ImageFiles
+from specchat.errors import StoreBusy, StoreFailed
 from specchat.images.image import Image
 
 CAT, DOG = replace(image(1), name="cat.png"), replace(image(2), name="dog <b>.png")
@@ -140,10 +143,116 @@ def test_a_damaged_file_loses_only_the_images_that_were_damaged(path: Path) -> N
     content[middle * PAGE : (middle + 1) * PAGE] = b"\xff" * PAGE
     path.write_bytes(content)
     with Store(path) as store:
+        shown = {each.text: each.images[0] for each in store.tree(number).values()}
+        assert (shown[CAT.name].data, shown[DOG.name].data) == (CAT.data, DOG.data)
+        with pytest.raises(StoreFailed, match=r"^large.png cannot be read from the history"):
+            shown[large.name].data  # noqa: B018
         with pytest.raises(StoreBusy, match="were recovered"):
             store.tree(number)
         found = {each.text: each.images for each in store.tree(number).values()}
+        assert shown[CAT.name].data == CAT.data
+        with pytest.raises(StoreFailed, match=r"^large.png is no longer in the history"):
+            shown[large.name].data  # noqa: B018
     assert found == {CAT.name: (CAT,), DOG.name: (DOG,), "large.png": ()}
+
+
+def test_closing_a_file_with_a_damaged_image_recovers_the_rest(path: Path) -> None:
+    """So that a command which reads an image and ends there does not fail each time."""
+    large = Image(bytes(range(256)) * 400, "large.png")
+    with Store(path) as store:
+        number = store.begin().id
+        for picture in (CAT, large):
+            store.add(number, "user", picture.name, images=[picture])
+    content = bytearray(path.read_bytes())
+    middle = content.index(bytes(range(256)) * 12) // PAGE + 1
+    content[middle * PAGE : (middle + 1) * PAGE] = b"\xff" * PAGE
+    path.write_bytes(content)
+    with Store(path) as store, pytest.raises(StoreFailed, match="cannot be read"):
+        as_json(store.conversation(number), store.tree(number))
+    assert "1 conversations with 2 messages were recovered" in store.notice
+    with Store(path) as store:
+        as_json(store.conversation(number), store.tree(number))
+
+
+def test_the_bytes_of_an_image_are_read_when_they_are_wanted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to open a conversation, nor to name an image with its size; in any thread, and later."""
+    read: list[str] = []
+    files_read = ImageFiles.read
+
+    def note(files: ImageFiles, name: str, digest: str) -> bytes:
+        read.append(name)
+        return files_read(files, name, digest)
+
+    monkeypatch.setattr(ImageFiles, "read", note)
+    with Store(path) as store:
+        number = store.begin().id
+        store.add(number, "user", "What is it?", images=[CAT, DOG])
+        tree = store.tree(number)
+        assert "\n*Image: cat.png (12.4 kB)*\n" in as_markdown(store.conversation(number), tree)
+    cat, dog = tree.images(1)
+    assert (cat, dog) == (CAT, DOG)
+    assert (hash(cat), cat.digest, cat.num_bytes) == (hash(CAT), CAT.digest, CAT.num_bytes)
+    assert read == []
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(lambda: dog.data).result() == DOG.data
+    assert read == [DOG.name]
+
+
+def test_another_process_gets_an_image_with_its_bytes(path: Path) -> None:
+    """It needs no store for that, and finds it where its mark stands."""
+    with Store(path) as store:
+        number = store.begin().id
+        asked = store.add(number, "user", "What is it?", images=[CAT])
+        (stored,) = store.tree(number)[asked.id].images
+        sent = pickle.loads(pickle.dumps(stored))  # noqa: S301  # our own
+        assert type(sent) is Image
+        assert (sent, sent.data, sent.mark) == (CAT, CAT.data, stored.mark)
+        store.delete(number)
+        store.purge(0.0)
+        with pytest.raises(StoreFailed, match=r"^cat.png is no longer in the history"):
+            pickle.dumps(stored)
+
+
+def test_an_image_that_is_kept_ahead_is_not_written_again(path: Path) -> None:
+    """Adding its message, which the screen waits for, writes none of its bytes."""
+    with Store(path) as store, ThreadPoolExecutor(1) as thread:
+        number = store.begin().id
+        thread.submit(store.keep_image, CAT).result()
+        assert stored(path) == [CAT.data]
+        statements: list[str] = []
+        store._connection.set_trace_callback(statements.append)
+        store.add(number, "user", "What is it?", images=[CAT])
+        assert any(each.startswith("INSERT INTO shown") for each in statements)
+        assert not any("INTO image" in each for each in statements)
+    with Store(path) as store:
+        assert [each.images for each in store.tree(number).values()] == [(CAT,)]
+
+
+def test_a_message_never_refers_to_an_image_that_is_gone(path: Path) -> None:
+    """Another program may remove one that was kept ahead, which no message shows yet."""
+    with Store(path) as store:
+        number = store.begin().id
+        store.keep_image(CAT)
+        Store(path).close()  # it removes what no message shows
+        assert stored(path) == []
+        store.add(number, "user", "What is it?", images=[CAT])
+    assert stored(path) == [CAT.data]
+
+
+def test_an_image_that_cannot_be_kept_ahead_is_added_with_its_message(path: Path) -> None:
+    """As for a store in memory, or while another program writes for long."""
+    for place in (path, None):
+        with Store(place) as store:
+            number = store.begin().id
+            if place:
+                store._image_files = ImageFiles(path.parent, store.note_damage)
+            store.keep_image(CAT)
+            asked = store.add(number, "user", "What is it?", images=[CAT])
+            assert store.rows("SELECT COUNT(*) FROM image", ()) == [(1,)]
+            if place is None:
+                assert store.tree(number)[asked.id].images == (CAT,)
 
 
 def test_exports_have_images() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from conftest import WriteModel
 from image_files import encoded, picture
 from in_process import run_here as run
 from scripts.support.tiny_gguf import write_projector
+from specchat.cli import image_arguments
+from specchat.images.image import LONGEST_BEGINNING, Image
 
 pytestmark = [pytest.mark.usefixtures("image_library", "engines_here")]
 SEEN, OTHER = encoded(picture(1)), encoded(picture(2), "JPEG")
@@ -20,7 +23,7 @@ SEEN, OTHER = encoded(picture(1)), encoded(picture(2), "JPEG")
 @pytest.fixture
 def model(tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the options that name a tiny model with its projector; nothing is set up for it."""
-    monkeypatch.setattr("specchat.cli.ask.set_up", lambda _: None)
+    monkeypatch.setattr("specchat.cli.ask.set_up_images", lambda _: "")
     projector = write_projector(tmp_path / "mmproj.gguf", "mlp")
     greedy = ("--temperature", "0", "--max-tokens", "8", "--ctx", "512", "--json")
     return ["--target", str(tiny("llama")), "--projector", str(projector), *greedy]
@@ -57,6 +60,36 @@ def test_a_broken_image_from_a_pipe_is_refused_before_loading(
     done = run("ask", "What?", *model, stdin=SEEN[:200])
     assert done.returncode == 2
     assert done.stderr.decode() == "specchat: standard input is damaged or cut off\n"
+
+
+def test_a_set_up_that_failed_is_said_before_loading(
+    model: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says why no image can be read."""
+    monkeypatch.setattr("specchat.cli.ask.set_up_images", lambda _: "images cannot be read: why")
+    monkeypatch.setattr("specchat.cli.ask.open_answerer", lambda *_: pytest.fail("loads"))
+    done = run("ask", "What?", *model, stdin=SEEN)
+    assert done.returncode == 2
+    assert done.stderr.decode() == "specchat: images cannot be read: why\n"
+
+
+def test_no_more_of_a_pipe_is_read_than_an_image_may_have(
+    model: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A film that begins as an image does would fill the memory."""
+    monkeypatch.setattr("specchat.images.picture.MOST_BYTES", 100)
+    rest: list[int] = []
+    given = image_arguments.images_of
+
+    def note(arguments: argparse.Namespace, piped: bytes = b"") -> list[Image]:
+        rest.append(len(piped))
+        return given(arguments, piped)
+
+    monkeypatch.setattr("specchat.cli.ask.images_of", note)
+    done = run("ask", "What?", *model, stdin=SEEN)
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith("specchat: standard input is too large")
+    assert rest == [100 + LONGEST_BEGINNING]
 
 
 def test_an_image_from_a_pipe_is_no_question(model: list[str]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from specchat.errors import InvalidOption
 from specchat.images import decoder, thumbnail
 from specchat.images import picture as decoding
 from specchat.images.image import Image, parted
-from specchat.images.picture import picture_of
+from specchat.images.picture import image_in, picture_of
 from tables import table
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
@@ -120,7 +122,7 @@ def claimed(width: int, height: int) -> bytes:
         (claimed(2**31 - 1, 2**31 - 1), "is too large"),
         (encoded(picture(0))[:600], "is damaged or cut off"),
         (encoded(picture(0), "JPEG")[:300], "is damaged or cut off"),
-        (bytes(20 * 2**20 + 1), "is too large: 20 MiB, at most 20 MiB"),
+        (bytes(20 * 2**20 + 1), "is too large: more than 20 MiB"),
     ],
     ids=range(8),
 )
@@ -130,6 +132,15 @@ def test_what_is_no_image_is_refused_in_a_line(data: bytes, reason: str) -> None
         picture_of(Image(data, "cat.png"))
     assert str(caught.value).startswith(f"cat.png {reason}")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no file without an end")
+def test_no_more_of_a_file_is_read_than_an_image_may_have() -> None:
+    """However large it is; what cannot be read is named, too."""
+    with pytest.raises(InvalidOption, match=r"^zeros is too large: more than 20 MiB$"):
+        image_in(Path("/dev/zero"), "zeros")
+    with pytest.raises(InvalidOption, match=r"^none cannot be read: No such file"):
+        image_in(Path("/dev/none"), "none")
 
 
 def test_other_formats_of_pillow_are_not_read() -> None:
@@ -172,11 +183,11 @@ def test_what_cannot_be_decoded_is_tried_once(monkeypatch: pytest.MonkeyPatch) -
         raise InvalidOption(f"{image.name} is damaged")
 
     monkeypatch.setattr(thumbnail, "picture_of", refuse)
-    monkeypatch.setattr(thumbnail, "find_spec", lambda _: None)
+    monkeypatch.setattr(decoding, "find_spec", lambda _: None)
     for _ in range(2):
         with pytest.raises(InvalidOption, match="is damaged"):
             thumbnail.thumbnail_of(broken)
-    monkeypatch.setattr(thumbnail, "find_spec", lambda _: "here")
+    monkeypatch.setattr(decoding, "find_spec", lambda _: "here")
     for _ in range(2):
         with pytest.raises(InvalidOption, match="is damaged"):
             thumbnail.thumbnail_of(broken)

@@ -28,6 +28,7 @@ from specchat.connection.connected_engine import ConnectedEngine
 from specchat.errors import InvalidOption, ModelWontLoad, SpecchatError
 from specchat.images.picture import Picture, picture_of
 from specchat.requests.answer_request import ChatRequest, GenerateRequest
+from specchat.server.client_setups import served_at, setup_text
 from specchat.server.replies import LOG
 from specchat.system.logs import log_size
 from tables import table
@@ -324,7 +325,7 @@ HUGE = encoded(Pillow.new("L", (9000, 9000)))
         (base64(b"no image"), "image 1 is not an image specchat reads (PNG, JPEG, WebP, GIF)"),
         (base64(BROKEN), "image 1 is damaged or cut off"),
         (base64(HUGE), "image 1 is too large: 9000 by 9000 pixels"),
-        (base64(bytes(21 * 2**20)), "image 1 is too large: 21 MiB, at most 20 MiB"),
+        (base64(bytes(21 * 2**20)), "image 1 is too large: more than 20 MiB"),
     ],
 )
 def test_what_is_no_image_is_refused_by_every_api(seer: Running, given: Any, words: str) -> None:
@@ -425,7 +426,7 @@ def slow(
         assert found.may_end.wait(60)
         return picture_of(image)
 
-    monkeypatch.setattr("specchat.llama.vision.picture_of", decode)
+    monkeypatch.setattr("specchat.llama.kept_images.picture_of", decode)
     yield found
     found.may_end.set()
 
@@ -571,3 +572,25 @@ def test_ask_sends_images_to_a_server(seer: Running, demo_server: Running, tmp_p
     assert refused.returncode == 2
     assert "reads text only" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_a_set_up_that_failed_is_told_to_programs(
+    tiny: WriteModel, start_here: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would send images otherwise; the user learns of it, and a request that has one."""
+    reason, said = "images cannot be read: no compiler", list[str]()
+    projector = write_projector(tmp_path / "mmproj.gguf", "mlp")
+    server = start_here("seer", target=tiny("llama"), projector=projector, ctx=1024)
+    for outcome, kinds in (("", ["text", "image"]), (reason, ["text"])):
+        monkeypatch.setattr("specchat.server.service.set_up_images", lambda _, is_=outcome: is_)
+        server.service.set_up_images(said.append)
+        (model, *_) = server.client.get("/v1/models").json()["data"]
+        assert model["architecture"]["input_modalities"] == kinds
+        vision = server.client.get("/props").json()["modalities"]["vision"]
+        served = served_at(server.address, "", server.service)
+        assert vision == ("image" in kinds) == ('"image"' in setup_text("opencode", served))
+    assert said == [reason]
+    reply = server.client.post(CHAT, json=chat(part(CAT), text()))
+    assert reply.status_code == 400
+    assert reply.json()["error"]["message"].endswith(reason)
+    server.posted(CHAT, chat(text()))

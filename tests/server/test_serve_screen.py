@@ -133,6 +133,17 @@ def test_set_ups_are_shown_by_key(demo_server: Running, terminal: TerminalPictur
         assert ended.wait(60)
 
 
+def test_notices_stay_above_the_table(demo_server: Running, terminal: TerminalPicture) -> None:
+    """They come from other threads, while it is drawn."""
+    with attached(terminal), ServeScreen(demo_server.service, HEADER, "", {}, Event().set) as it:
+        terminal.wait_for("q end")
+        it.notice("images cannot be read: no compiler")
+        terminal.wait_for("images cannot be read: no compiler")
+        demo_server.chat(max_tokens=2)
+        terminal.wait_for("per step")
+    assert terminal.raw.count("images cannot be read") == 1
+
+
 def test_another_size_is_drawn_anew(demo_server: Running, terminal: TerminalPicture) -> None:
     """All lines fit the terminal from then on."""
     with drawn(terminal, demo_server):

@@ -14,9 +14,10 @@ from engine.test_lossless import EXACT
 from image_files import image
 from scripts.support.tiny_gguf import write_projector
 from specchat import Image
+from specchat.chat.store import Store
 from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.errors import ContextFull, EngineFailed, InvalidOption
+from specchat.errors import ContextFull, EngineFailed, InvalidOption, StoreFailed
 from specchat.llama import mtmd_library
 from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
 from specchat.sharing.process_engine import ProcessEngine
@@ -189,6 +190,28 @@ def test_an_image_without_its_library_fails_alone(
         mtmd_library.load.cache_clear()
 
 
+@pytest.mark.parametrize("lacks", ["the library", "Pillow"])
+def test_an_engine_knows_what_it_lacks_for_images(
+    tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    """From the start, unless a clone sets it up; then nobody promises images."""
+    if lacks == "Pillow":
+        monkeypatch.setattr("specchat.images.picture.find_spec", lambda _: None)
+    else:
+        monkeypatch.setenv(mtmd_library.VARIABLE, str(tmp_path / "none"))
+    loading, facts = loading_of(tiny, "llama", tmp_path), list[EngineFacts]()
+    for is_clone in (True, False):
+        monkeypatch.setattr(mtmd_library, "is_clone", lambda found=is_clone: found)
+        mtmd_library.why_not.cache_clear()
+        with LocalEngine(loading) as engine:
+            facts.append(engine.facts)
+    mtmd_library.why_not.cache_clear()
+    assert [each.takes_images for each in facts] == [True, False]
+    advice = "pip install pillow" if lacks == "Pillow" else "reinstall llama-cpp-python"
+    assert facts[0].images_off_reason == ""
+    assert advice in facts[1].images_off_reason
+
+
 def missing(name: str) -> None:
     """Fail as the import of llama-cpp-python's module does without the library."""
     raise RuntimeError(f"no library for {name}")
@@ -212,6 +235,28 @@ def test_an_image_that_its_projector_refuses_fails_alone(
         assert Asked(engine, GenerateRequest("once", **SEEDED)).end()
     finally:
         engine.close()
+
+
+def test_an_image_that_is_gone_from_the_history_fails_alone(
+    process: tuple[SharedEngine, Loading], tmp_path: Path
+) -> None:
+    """Its bytes are read as it is sent to the engine's process, which answers the next text."""
+    engine, _ = process
+    with Store(tmp_path / "data" / "history.db") as store:
+        number = store.begin().id
+        asked = store.add(number, "user", "What is it?", images=[image(1)])
+        (shown,) = store.tree(number)[asked.id].images
+        request = GenerateRequest(f"{shown} is", images=[shown], **SEEDED)
+        assert Asked(engine, request).end()
+        store.delete(number)
+        store.purge(0.0)
+    with pytest.raises(StoreFailed, match=r"1\.png is no longer in the history"):
+        engine.image_tokens(shown)
+    failing = Asked(engine, request)
+    while not failing.update.is_over:
+        failing.step()
+    assert isinstance(failing.update.error, StoreFailed)
+    assert Asked(engine, GenerateRequest("once", **SEEDED)).end()
 
 
 def test_an_engine_that_ended_says_so(process: tuple[SharedEngine, Loading]) -> None:

@@ -45,7 +45,7 @@ def test_files_that_cannot_be_sent_are_refused(tmp_path: Path) -> None:
     (tmp_path / "picture.heic").write_bytes(b"\0\0\0\x20ftypheic\xff\xfe")
     for name, reason in (
         ("large.txt", "larger than 512 KiB"),
-        ("large.png", "larger than 20 MiB"),
+        ("large.png", "is too large: more than 20 MiB"),
         ("picture.heic", r"neither text nor an image \(PNG, JPEG, WebP, GIF\)"),
     ):
         with pytest.raises(InvalidOption, match=reason):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -48,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "my dog.jpg").write_bytes(encoded(picture(2, (200, 100)), "JPEG"))
     (tmp_path / "broken.png").write_bytes(CAT[:200])
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("specchat.system.clone.set_up", lambda *_: None)
+    monkeypatch.setattr("specchat.system.clone.set_up_images", lambda _: "")
     return tmp_path
 
 
@@ -64,6 +67,12 @@ def shown_to(script: Script, number: int = -1) -> list[bytes]:
     text = " ".join(message["content"] for message in messages)
     images = sorted(options["images"], key=lambda each: text.index(each.mark))
     return [each.data for each in images]
+
+
+def wait_for(event: threading.Event, _: object) -> str:
+    """Set up what reads images once an event has happened."""
+    event.wait(PATIENCE)
+    return ""
 
 
 async def ask(pilot: Pilot[None], script: Script, text: str) -> None:
@@ -150,12 +159,47 @@ async def test_images_stay_in_the_conversation(folder: Path, tmp_path: Path) -> 
         assert shown_to(script) == [CAT]
 
 
+async def test_the_screen_waits_for_no_bytes_of_an_image(tmp_path: Path) -> None:
+    """They are written ahead, in a thread, also if they were checked before they were sent."""
+    script, history = Script(takes_images=True), tmp_path / "data" / "history.db"
+    app = chat(script, history)
+    async with app.run_test(size=SIZE) as pilot:
+        statements: list[str] = []
+        app.conversations.store._connection.set_trace_callback(statements.append)
+        app.query_one(Composer).text = "What is @cat.png?"
+        await until(pilot, lambda: "64 by 64 pixels" in attached(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(script.asked) and app.answers.current is None)
+        assert any("INTO shown" in each for each in statements)
+        assert not any("INTO image" in each for each in statements)
+    with Store(history) as store:
+        assert [each.data for each in store.tree(1)[1].images] == [CAT]
+
+
+async def test_an_image_that_is_gone_from_the_history_is_named(tmp_path: Path) -> None:
+    """Where it would be shown; the rest of its conversation is."""
+    script, history = Script(takes_images=True), tmp_path / "data" / "history.db"
+    with Store(history) as store:
+        number = store.begin().id
+        first = store.add(number, "user", "What is it?", images=[replace(image(9), name="a.png")])
+        store.write(store.add(number, "assistant", "A cat.", first.id).id, "A cat.", finish="stop")
+    app = chat(script, history)
+    async with app.run_test(size=SIZE) as pilot:
+        app.conversations.open(number)
+        with closing(sqlite3.connect(history)) as file, file:
+            file.execute("DELETE FROM image")
+        await app.view.show_branch()
+        words = "a.png is no longer in the history"
+        await until(pilot, lambda: words in screen_text(app))
+        assert "A cat." in screen_text(app)
+
+
 async def test_a_question_waits_while_its_images_are_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In sight, and kept as one that waits; the chat goes on meanwhile."""
     hold = threading.Event()
-    monkeypatch.setattr("specchat.system.clone.set_up", lambda *_: hold.wait(PATIENCE))
+    monkeypatch.setattr("specchat.system.clone.set_up_images", partial(wait_for, hold))
     script = Script(takes_images=True)
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -173,7 +217,7 @@ async def test_questions_keep_their_order_while_images_are_checked(
 ) -> None:
     """One without images waits for one before it, which keeps files that are gone meanwhile."""
     hold = threading.Event()
-    monkeypatch.setattr("specchat.system.clone.set_up", lambda *_: hold.wait(PATIENCE))
+    monkeypatch.setattr("specchat.system.clone.set_up_images", partial(wait_for, hold))
     script = Script(takes_images=True)
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -196,7 +240,7 @@ async def test_a_check_that_fails_ends_the_waiting(monkeypatch: pytest.MonkeyPat
     def fail(*_: object) -> None:
         raise OSError("too many processes")
 
-    monkeypatch.setattr("specchat.system.clone.set_up", fail)
+    monkeypatch.setattr("specchat.system.clone.set_up_images", fail)
     script = Script(takes_images=True)
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -205,12 +249,45 @@ async def test_a_check_that_fails_ends_the_waiting(monkeypatch: pytest.MonkeyPat
         said = "cat.png cannot be checked: too many processes"
         assert app.notices.latest[-1].message == said
         await until(pilot, lambda: attached(app) == f"▣ {said} · remove")
-        monkeypatch.setattr("specchat.system.clone.set_up", lambda *_: None)
+        monkeypatch.setattr("specchat.system.clone.set_up_images", lambda _: "")
         app.query_one(Composer).text = "What is it? @cat.png"
         await until(pilot, lambda: "64 by 64 pixels" in attached(app))
         await pilot.press("enter")
         await until(pilot, lambda: bool(script.asked) and app.answers.current is None)
     assert shown_to(script) == [CAT]
+
+
+async def test_a_set_up_that_failed_is_why_an_image_is_not_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a line beside it says."""
+    reason = "images cannot be read: no compiler"
+    monkeypatch.setattr("specchat.system.clone.set_up_images", lambda _: reason)
+    app = chat(Script(takes_images=True))
+    async with app.run_test(size=SIZE) as pilot:
+        app.query_one(Composer).text = "What is @cat.png?"
+        await until(pilot, lambda: attached(app) == f"▣ {reason} · remove")
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(app.query_one(Composer).text))
+        assert app.notices.latest[-1].message == reason
+
+
+async def test_why_images_cannot_be_read_here_is_said_instead_of_the_model() -> None:
+    """It has a projector; what is missing is something else."""
+    script, reason = Script(), "images need Pillow: run `pip install pillow`"
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.state.pair_controller.facts is not None)
+        facts = app.state.pair_controller.facts
+        assert facts is not None
+        app.state.pair_controller.facts = replace(facts, images_off_reason=reason)
+        app.query_one(Composer).text = "What is @cat.png?"
+        words = f"▣ cat.png · 64 by 64 pixels · {reason} · remove"
+        await until(pilot, lambda: attached(app) == words)
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(app.query_one(Composer).text))
+        assert app.notices.latest[-1].message == reason
+    assert script.asked == []
 
 
 async def test_a_broken_image_is_not_sent() -> None:
@@ -257,7 +334,7 @@ async def test_a_chat_with_images_asks_for_a_model_that_reads_them(tmp_path: Pat
         number = store.begin().id
         first = store.add(number, "user", "What is it?", images=[Image(CAT, "cat.png")])
         last = store.add(number, "assistant", "A cat.", first.id)
-        store.write(last.id, "A cat.", finish="stop")
+        store.write(last.id, "A cat.", finish="length")
     script = Script()
     app = chat(script, history)
     async with app.run_test(size=SIZE) as pilot:
@@ -273,6 +350,16 @@ async def test_a_chat_with_images_asks_for_a_model_that_reads_them(tmp_path: Pat
         await app.state.questions.regenerate()
         assert [each.message for each in app.notices.latest][-1] == said
         assert app.answers.current is None
+        assert list(app.conversations.tree) == [first.id, last.id]
+        for act in (
+            app.state.questions.go_on,
+            partial(app.state.questions.branch_off, last.id, (), "Scripted 8B"),
+            partial(app.state.races.run, lambda _: None),
+        ):
+            app.notices.latest.clear()
+            await act()
+            assert [each.message for each in app.notices.latest] == [said]
+            assert app.answers.current is None
         assert list(app.conversations.tree) == [first.id, last.id]
         app.query_one(Composer).text = ""
         app.state.questions.editing = first.id
@@ -315,7 +402,16 @@ async def test_the_panel_counts_images_apart() -> None:
     [
         ("auto", {"TERM": "xterm-kitty"}, "kitty"),
         ("auto", {"TERM": "xterm-256color", "KITTY_WINDOW_ID": "1"}, "kitty"),
+        ("auto", {"TERM": "xterm-256color", "KITTY_WINDOW_ID": "1", "VTE_VERSION": "7"}, "blocks"),
+        ("auto", {"TERM": "xterm-256color", "KITTY_WINDOW_ID": "1", "NVIM": "/run/nvim"}, "blocks"),
+        ("auto", {"TERM": "xterm", "KITTY_WINDOW_ID": "1", "TERM_PROGRAM": "vscode"}, "blocks"),
+        ("auto", {"TERM": "xterm", "KITTY_WINDOW_ID": "1", "KONSOLE_VERSION": "24"}, "blocks"),
+        ("auto", {"TERM": "st-256color", "KITTY_WINDOW_ID": "1"}, "blocks"),
+        ("auto", {"TERM": "tmux-256color", "KITTY_WINDOW_ID": "1", "TMUX": "0,1,0"}, "blocks"),
         ("auto", {"TERM": "xterm-kitty", "TMUX": "default,1,0"}, "blocks"),
+        ("auto", {"TERM": "xterm-kitty", "TERM_PROGRAM": "WezTerm"}, "kitty"),
+        ("auto", {"TERM": "foot", "KITTY_WINDOW_ID": "1"}, "sixel"),
+        ("auto", {"TERM": "xterm", "KONSOLE_VERSION": "24", "XTERM_VERSION": "4"}, "blocks"),
         ("auto", {"TERM": "foot"}, "sixel"),
         ("auto", {"TERM": "xterm-256color", "TERM_PROGRAM": "WezTerm"}, "sixel"),
         ("auto", {"TERM": "xterm-256color", "KONSOLE_VERSION": "240201"}, "sixel"),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from specchat.errors import InvalidOption
 from specchat.safe_text import in_one_line
-from specchat.server.client_setups import SETUPS, Served, setup_text
+from specchat.server.client_setups import SETUPS, served_at, setup_text
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 
@@ -34,9 +34,7 @@ class ServeActions:
         if opened is None:
             self.view.notify("Nothing is served now. /serve opens the port.", severity="warning")
         else:
-            service, port = opened.service, opened.port
-            facts = service.facts
-            served = Served(port.address, port.key, service.name, facts.context, facts.takes_images)
+            served = served_at(opened.port.address, opened.port.key, opened.service)
             text = setup_text(client, served)
             self.view.app.copy_to_clipboard(text)
             place = text.partition("\n")[0].lstrip("#/ ")

@@ -49,10 +49,10 @@ class ChatState:
         self.answers = answers = Answers(view, chat, pair, options, key_of)
         answers.repeat_limit = setup.chat.repeat_limit
         answers.ghosts.turn(is_on=setup.screen.ghost)
-        checks = ImageChecks(view, pair, post, key_of)
+        checks = ImageChecks(view, pair, post, key_of, store.keep_image)
         self.questions = questions = Questions(view, chat, pair, answers, checks, key_of)
         self.adviser = Adviser(view, answers, options, pair, setup.other_drafts, post, key_of)
-        self.races = races = Races(view, chat, pair, answers)
+        self.races = races = Races(view, chat, pair, answers, checks)
         self.race_offer = RaceOffer(chat, answers, races, key_of, setup.screen.offer_race)
         self.message_size = MessageSize(view, chat, questions, answers, options, pair, checks, post)
         self.context_report = ContextReport(chat, answers, pair)

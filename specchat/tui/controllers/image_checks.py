@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.images.image import Image
@@ -36,50 +37,62 @@ class ImageChecks:
     pair_controller: PairController
     post: Post
     key_of: KeyOf
+    keep: Callable[[Image], object]
+    """Writes a file into the history, in any thread."""
     held: Mapping[str, Image] = field(default_factory=dict)
     """The images that the message in the composer names: their files may be gone once it is sent.
     """
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _is_set_up: bool = False
     _wrong: dict[bytes, str] = field(default_factory=dict)
     """For each image that was checked, why it cannot be sent, empty for one that can."""
+    _kept: set[bytes] = field(default_factory=set)
     _begun: set[bytes] = field(default_factory=set)
-    """The images that `begin` checks, or has checked."""
+    """The images that `begin` is checking and keeping."""
 
     def check(self, image: Image) -> CheckedImage:
         """Return what is known of an image; in any thread but the screen's."""
         from specchat.images.thumbnail import thumbnail_of
+        from specchat.system.clone import set_up_images
 
+        found, num_tokens = None, 0
         try:
-            self._set_up()
-            found = thumbnail_of(image)
-            num_tokens = self._count(image)
+            wrong = set_up_images(partial(self.post, self.view.notify))
+            if not wrong:
+                found, num_tokens = thumbnail_of(image), self._count(image)
         except Exception as error:  # noqa: BLE001  # a question waits for every outcome
             wrong = str(error) or type(error).__name__
             if not isinstance(error, SpecchatError):
                 wrong = f"{image.name} cannot be checked: {wrong}"
-            self._wrong[image.digest] = wrong
+        self._wrong[image.digest] = wrong
+        if found is None:
             return CheckedImage(image, wrong=wrong)
-        self._wrong[image.digest] = ""
-        return CheckedImage(image, found.width, found.height, num_tokens)
+        return CheckedImage(image, found.width, found.height, num_tokens, wrong)
 
     def begin(self, images: Sequence[Image], then: Callable[[], object]) -> bool:
-        """Check images in a thread, and then call a function; return False if all were checked.
+        """Check and keep images in a thread, then call a function; return False if that is done.
 
-        Called again while they are being checked, it leaves that to the thread that does it.
+        Called again meanwhile, it leaves that to the thread that does it.
         """
-        unknown = [each for each in images if each.digest not in self._wrong]
-        new = [each for each in unknown if each.digest not in self._begun]
+        waiting = [
+            each
+            for each in images
+            if each.digest not in self._kept and not self._wrong.get(each.digest)
+        ]
+        new = [each for each in waiting if each.digest not in self._begun]
         self._begun.update(each.digest for each in new)
 
         def run() -> None:
             for image in new:
-                self.check(image)
+                if image.digest not in self._wrong:
+                    self.check(image)
+                if not self._wrong[image.digest]:
+                    self.keep(image)
+                    self._kept.add(image.digest)
+                self._begun.discard(image.digest)
             self.post(then)
 
         if new:
             threading.Thread(target=run, daemon=True).start()
-        return bool(unknown)
+        return bool(waiting)
 
     def require_whole(self, images: Iterable[Image]) -> None:
         """Raise InvalidOption for an image that was checked and cannot be sent."""
@@ -89,27 +102,24 @@ class ImageChecks:
 
     def require_reader(self, images: Iterable[Image], before: Iterable[Image] = ()) -> None:
         """Raise InvalidOption if a model that reads text only would get images, or has `before`."""
+        if reason := self.why_no_reader(images, before):
+            raise InvalidOption(reason)
+
+    def why_no_reader(self, images: Iterable[Image], before: Iterable[Image] = ()) -> str:
+        """Return why the model cannot get images, or go on after those `before`; "" if it can."""
         facts = self.pair_controller.facts
         if facts is None or facts.takes_images:
-            return
+            return ""
+        if (any(images) or any(before)) and facts.images_off_reason:
+            return facts.images_off_reason
         models, target = self.key_of("models"), harmless(facts.target)
         switch = f"{models} switches to a model with a projector (mmproj)"
         if any(images):
-            raise InvalidOption(f"{target} reads text only. {switch}.")
+            return f"{target} reads text only. {switch}."
         if any(before):
-            raise InvalidOption(
-                f"{target} reads text only, and this chat has images. {switch},"
-                f" {self.key_of('new')} starts a new chat."
-            )
-
-    def _set_up(self) -> None:
-        """Make what reads images in a clone, which takes a minute or two once."""
-        from specchat.system.clone import set_up
-
-        with self._lock:
-            if not self._is_set_up:
-                set_up("image_library", lambda line: self.post(self.view.notify, line))
-                self._is_set_up = True
+            new = f"{self.key_of('new')} starts a new chat"
+            return f"{target} reads text only, and this chat has images. {switch}, {new}."
+        return ""
 
     def _count(self, image: Image) -> int:
         session, facts = self.pair_controller.session, self.pair_controller.facts

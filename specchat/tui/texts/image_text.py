@@ -12,7 +12,7 @@ GLYPH = "▣"
 def shown_text(image: Image, width: int = 0, height: int = 0) -> str:
     """Return the name and the size of an image in a question, in pixels if that is known."""
     pixels = [pixels_text(width, height)] if width else []
-    return " · ".join([name_of(image), *pixels, size_text(len(image.data))])
+    return " · ".join([name_of(image), *pixels, size_text(image.num_bytes)])
 
 
 def pixels_text(width: int, height: int) -> str:

@@ -1,0 +1,95 @@
+"""Images in the store's file: their bytes are read when they are wanted, in any thread."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from specchat.chat.database import BUSY_TIMEOUT, UNREADABLE
+from specchat.errors import StoreFailed
+from specchat.images.image import Image, known_image, new_mark
+
+IMAGES = (
+    "SELECT shown.message, shown.name, digest, LENGTH(image.data) FROM shown"
+    " JOIN message ON message.id = shown.message JOIN image USING (digest)"
+)
+"""The images of messages, each with the message's number; SQLite reads no bytes for a length."""
+HAS_IMAGE = "SELECT 1 FROM image WHERE digest = ?"
+ADD_IMAGE = "INSERT OR IGNORE INTO image VALUES (?, ?)"
+READ_IMAGE = "SELECT CAST(data AS BLOB) FROM image WHERE digest = ?"
+
+
+class StoredImage(Image):
+    """An image whose bytes are in a store; another process gets it with them.
+
+    Its `data` raises StoreFailed if they cannot be read.
+    """
+
+    __slots__ = ("_num_bytes", "_read")
+    _num_bytes: int
+    _read: Callable[[], bytes]
+
+    def __init__(self, read: Callable[[], bytes], name: str, digest: str, num_bytes: int) -> None:
+        values = {"name": name, "mark": new_mark(), "digest": bytes.fromhex(digest)}
+        for attribute, value in {**values, "_read": read, "_num_bytes": num_bytes}.items():
+            object.__setattr__(self, attribute, value)
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes, read anew each time."""
+        return self._read()
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes it has."""
+        return self._num_bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return known_image, (self.data, self.name, self.mark, self.digest)
+
+
+class ImageFiles:
+    """The bytes of a store's images, for every thread, while the store itself is for one.
+
+    `on_error` is called with what SQLite finds wrong with the file.
+    """
+
+    def __init__(self, path: Path, on_error: Callable[[Exception], object]) -> None:
+        self._path, self._on_error = path, on_error
+
+    def read(self, name: str, digest: str) -> bytes:
+        """Return the bytes of an image. Raises StoreFailed."""
+        address = f"{self._path.resolve().as_uri()}?mode=ro"
+        try:
+            with closing(sqlite3.connect(address, timeout=BUSY_TIMEOUT, uri=True)) as file:
+                rows: list[tuple[bytes]] = file.execute(READ_IMAGE, (digest,)).fetchall()
+        except UNREADABLE as error:
+            self._on_error(error)
+            raise StoreFailed(
+                f"{name} cannot be read from the history ({error}): try again"
+            ) from None
+        for (data,) in rows:
+            return data
+        raise StoreFailed(
+            f"{name} is no longer in the history: open the conversation again without it"
+        )
+
+    def write(self, image: Image) -> None:
+        """Write the bytes of an image to the disk, ahead of the message that shows it.
+
+        What fails here fails again, and is reported, when the message is added with its images.
+        """
+        with (
+            suppress(sqlite3.Error, StoreFailed),
+            closing(
+                sqlite3.connect(self._path, timeout=BUSY_TIMEOUT, isolation_level=None)
+            ) as file,
+        ):
+            # the lock is held while the bytes are copied, not while a disk writes them
+            for pragma in ("synchronous = NORMAL", "wal_autocheckpoint = 0"):
+                file.execute(f"PRAGMA {pragma}")
+            digest = image.digest.hex()
+            if not file.execute(HAS_IMAGE, (digest,)).fetchone():
+                file.execute(ADD_IMAGE, (digest, image.data))
+                file.execute("PRAGMA wal_checkpoint(PASSIVE)")
