@@ -75,6 +75,7 @@ class WayChoice:
         self._since_look = 0 if looked is not None else self._since_look + 1
         self._since_check = 0 if is_plain else self._since_check + 1
         if not is_plain:
+            self._has_news = True  # also where the text is known, and only times are learned
             self._spend(self._plain, -PLAIN_SHARE * num_emitted / max(self.gain, 1.0))
 
     # --- what is given up

@@ -50,9 +50,31 @@ def quiet(chance: random.Random) -> Machine:
     return Machine(chance, chance.uniform(0.01, 0.05))
 
 
+@dataclass
+class SharedCores(Machine):
+    """A machine whose cores other programs share by turns: a step takes its time or twice that."""
+
+    turn: float = 0.03
+    """How long passes run alone, or share, on average."""
+    left: float = 0.0
+    shares: bool = False
+
+    def take(self, seconds: float) -> float:
+        """Return what a step takes that takes so long undisturbed."""
+        took, undone = 0.0, seconds * self.chance.lognormvariate(0, self.spread)
+        while undone > 0:
+            if self.left <= 0:
+                self.left = self.chance.expovariate(1 / self.turn)
+                self.shares = not self.shares
+            speed = 0.5 if self.shares else 1.0
+            part = min(self.left, undone / speed)
+            undone, self.left, took = undone - part * speed, self.left - part, took + part
+        return took
+
+
 def loaded(chance: random.Random) -> Machine:
     """Return a machine with other programs all the time."""
-    return Machine(chance, chance.uniform(0.15, 0.35), stalls=0.01)
+    return SharedCores(chance, chance.uniform(0.02, 0.1), turn=chance.uniform(0.015, 0.06))
 
 
 def unsteady(chance: random.Random) -> Machine:
@@ -105,3 +127,32 @@ def answer(chance: random.Random, machine: Machine) -> tuple[StepTimes, float]:
         own_s += took
         emitted += kept + 1
     return times, plain_s / own_s
+
+
+def race(chance: random.Random, machine: Machine) -> tuple[StepTimes, StepTimes, float]:
+    """Return the times of both lanes, which take turns, and the speedup without the noise.
+
+    In some races nearly all steps with drafts are plain ones, too.
+    """
+    single, slope = chance.uniform(0.006, 0.05), chance.choice([0.1, 0.25, 0.45])
+    accepted, drafts = chance.uniform(0.3, 0.95), chance.choice([0.02, 0.1, 1.0])
+    plain, own, num_tokens = StepTimes(), StepTimes(), chance.randint(150, 500)
+    own_s, written = 0.0, 0
+    for turn in range(32, num_tokens, 32):
+        times = StepTimes()
+        for step in range(32):
+            times.add(0, 1, machine.take(single * (COLD if step == 0 else 1.0)))
+        plain, times = plain.joined(times), StepTimes()
+        is_cold = True
+        while written < turn:
+            drafted = kept = 0
+            took, is_cold = single * (COLD if is_cold else 1.0), False
+            if chance.random() < drafts:
+                drafted, is_cold = chance.choice([1, 2, 3, 5]), True
+                took = single * (1 + (slope + 0.08) * drafted)
+                while kept < drafted and chance.random() < accepted:
+                    kept += 1
+            times.add(drafted, kept + 1, machine.take(took))
+            own_s, written = own_s + took, written + kept + 1
+        own = own.joined(times)
+    return plain, own, single * written / own_s

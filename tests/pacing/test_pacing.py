@@ -207,6 +207,19 @@ def test_a_race_does_not_look_back(on: Callable[..., LearningPacer]) -> None:
     assert machine.num_passes > passes
 
 
+def test_a_race_gives_up_drafts_that_do_not_pay_now(on: Callable[..., LearningPacer]) -> None:
+    """Other programs came: nothing of the text is learned there, but what passes take is."""
+    machine = NoisyMachine(LINE, 0.1, always(0.8), 1)
+    pacer = on(machine, Knowledge())
+    machine.decode(pacer, 100)
+    pacer.is_replay = True
+    pacer.expects_drafting(10)
+    machine.costs = [float(number) for number in range(LONGEST_KNOWN + 2)]
+    machine.drafted.clear()
+    machine.decode(pacer, 200)
+    assert 0 < sum(map(bool, machine.drafted)) < 20
+
+
 def test_no_process_begins_with_a_new_credit(on: Callable[..., LearningPacer]) -> None:
     """A hopeless draft cannot overdraw it by being asked in many short processes."""
 
