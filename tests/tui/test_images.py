@@ -32,6 +32,7 @@ from specchat.images.picture import Picture
 from specchat.images.thumbnail import Thumbnail
 from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
+from specchat.tui.controllers.image_checks import ImageChecks
 from specchat.tui.mentions import mention_of, named_files, pasted_files, without_mention
 from specchat.tui.setup import PairChoice, Setup
 from specchat.tui.widgets.composer import Composer
@@ -174,6 +175,25 @@ async def test_the_screen_waits_for_no_bytes_of_an_image(tmp_path: Path) -> None
         assert not any("INTO image" in each for each in statements)
     with Store(history) as store:
         assert [each.data for each in store.tree(1)[1].images] == [CAT]
+
+
+async def test_a_new_conversation_is_stored_before_its_images_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be refused meanwhile: a store has one writer at a time."""
+    script, history = Script(takes_images=True), tmp_path / "data" / "history.db"
+    app = chat(script, history)
+    numbers = list[int | None]()
+    begin = ImageChecks.begin
+
+    def note(checks: ImageChecks, *given: Any) -> bool:
+        numbers.append(app.conversations.number)
+        return begin(checks, *given)
+
+    monkeypatch.setattr(ImageChecks, "begin", note)
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(pilot, script, "What is @cat.png?")
+    assert numbers[0] == 1
 
 
 async def test_an_image_that_is_gone_from_the_history_is_named(tmp_path: Path) -> None:

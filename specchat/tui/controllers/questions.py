@@ -1,5 +1,6 @@
 """Questions: asking, editing, asking again, continuing and branching off; no Textual here."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -85,15 +86,17 @@ class Questions:
         own, or those of a question before it.
         """
         try:
-            named = self._named(written)
+            named = await self._named(written)
             is_next = self._answers.current is None and not self.waiting
             if is_next:
                 self._checks.require_reader(named.images)
-            if not is_next or self._checks.begin(named.images, self._ask_queued):
+            if not is_next or named.images:
+                # before its images are written, as nothing else can be meanwhile
                 number = self._conversations.stored_number()
-                self.queued.append(Queued(written, text, named, number))
-                self._view.show_state()
-                return
+                if not is_next or self._checks.begin(named.images, self._ask_queued):
+                    self.queued.append(Queued(written, text, named, number))
+                    self._view.show_state()
+                    return
         except SpecchatError as error:
             self._refuse(written, error)
             return
@@ -224,13 +227,15 @@ class Questions:
         self._view.put_back(written)
         self._view.report(error)
 
-    def _named(self, written: str) -> NamedFiles:
-        """Return the files that a question names."""
+    async def _named(self, written: str) -> NamedFiles:
+        """Return the files that a question names, read in a thread: they may be large."""
+        if "@" not in written:
+            return NamedFiles()
         edited = self._conversations.tree.get(self.editing or 0)
         known: list[Attachment | Image] = list(self._checks.held.values())
         if edited:
             known += [*edited.attachments, *edited.images]
-        return named_files(written, Path.cwd(), known)
+        return await asyncio.to_thread(named_files, written, Path.cwd(), known)
 
     def _add_question(self, named: NamedFiles, text: str) -> Message:
         edited = self._conversations.tree.get(self.editing or 0)
