@@ -110,13 +110,13 @@ class DraftPasses:
     ) -> Generator[None]:
         """Read all but the last token, with a pause after each pass if the model allows it.
 
-        Passes are short while `is_brief`.
-        `num_cached` is then how many the memory held already. The last `num_forced` tokens belong
+        Passes are short while `is_brief`. `num_cached` is then how many the memory held already.
+        The last `num_forced` tokens belong
         to an interrupted answer, in which they would have been read together with the next drafts.
         They are read in passes just as short, to give the same bits. So is all of that answer if
         the request repeats.
         """
-        tokens, places = self._tokens, self._places_to_stop()
+        tokens, places = self._tokens, self.places_to_stop
         end = len(tokens) - 1 - num_forced
         if self._request.repeats and isinstance(self._target, RepeatableModel):
             num_first = self._num_first
@@ -178,8 +178,9 @@ class DraftPasses:
         elif tree.draft:
             self._target.rollback(self.depth)
 
-    def _places_to_stop(self) -> list[int]:
-        """Return where the next prompt is likely to leave this one.
+    @property
+    def places_to_stop(self) -> list[int]:
+        """Where the next prompt is likely to leave this one.
 
         That is where it is expected to, and at ends of messages, some way apart. There are no such
         places for a target that can return to any.

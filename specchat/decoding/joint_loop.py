@@ -118,7 +118,10 @@ class _Joint:
         results = list[PassResult | None]([None] * len(group))
         error: Cancelled | None = None
         if len(group) > 1:
+            # before the pass, which leaves nothing to be read again
             apart = list(map(self._passes.seconds_apart, wanted))
+            drafting = sum(each.num_rows > 1 for each in wanted)
+            longest = max(each.num_tokens for each in wanted)
             began = perf_counter()
             try:
                 rows = self._passes.run(wanted)
@@ -128,8 +131,6 @@ class _Joint:
                 pass
             else:
                 seconds = perf_counter() - began
-                drafting = sum(each.num_rows > 1 for each in wanted)
-                longest = max(each.num_tokens for each in wanted)
                 results = [
                     PassResult(own, seconds, len(group), each, drafting, longest)
                     for own, each in zip(rows, apart, strict=True)

@@ -103,6 +103,11 @@ class Answer:
         return self._request.longest_pass
 
     @property
+    def places_to_stop(self) -> Sequence[int]:
+        """Where reading its prompt pauses, and a state of the memory is kept."""
+        return self._passes.places_to_stop
+
+    @property
     def prompt_s(self) -> float:
         """The seconds that reading its prompt has taken so far."""
         return self._statistics.prompt_s

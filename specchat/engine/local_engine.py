@@ -369,8 +369,10 @@ class LocalEngine(Engine):
 
 def _await_beginnings(answers: Sequence[RunningAnswer], decodings: Sequence[Answer]) -> None:
     """Let each answer wait while one before it reads the beginning of its prompt, too."""
+    stops = [decoding.places_to_stop for decoding in decodings]
     for place, answer in enumerate(answers):
-        shared = [(answer.would_share(each), number) for number, each in enumerate(answers[:place])]
+        before = enumerate(zip(answers[:place], stops, strict=False))
+        shared = [(answer.would_share(*each), number) for number, each in before]
         num_shared, number = max(shared, default=(0, 0))
         if num_shared:
             reads = answers[number].place.context, decodings[number], num_shared

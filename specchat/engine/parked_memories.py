@@ -24,8 +24,9 @@ from specchat.planning.text_copies import LEAST_STATES, room_for_states
 
 LEAST_LOST = 256
 """A text is set aside if this many of its tokens would be lost."""
-LEAST_SHARED = 64
-"""A text begins with a copy of another one's beginning if that saves reading this many tokens."""
+LEAST_SHARED, SHARE_OF_COPY = 64, 1 / 16
+"""A text begins with a copy of another one if that saves reading this many tokens, and this share
+of those that are copied: other texts wait for a copy, which is always whole."""
 SPARE_SHARE = 0.5
 """One copy takes at most this share of what is free."""
 
@@ -114,7 +115,8 @@ class ParkedMemories:
         best = max(self._parked, key=lambda parked: self._saves(parked, tokens), default=None)
         num_lost = context.num_evaluated - num_kept
         least_lost = 1 if place.is_unfinished else LEAST_LOST
-        num_saved = max(num_kept, self._best_beside(place, tokens, repeats=repeats)[0])
+        num_beside, _ = self._best_beside(place, tokens, num_kept, repeats=repeats)
+        num_saved = max(num_kept, num_beside)
         if best is None or self._saves(best, tokens) <= num_saved:
             if num_lost >= least_lost:
                 self._park(place, {}, least_lost)
@@ -137,9 +139,9 @@ class ParkedMemories:
         saved until then. If the text `repeats` or is exact, its memory must have the bits that it
         has alone.
         """
-        num_shared, other = self._best_beside(place, tokens[:-1], repeats=repeats)
-        num_kept = place.context.reachable(tokens[:-1])
-        if other is None or num_shared < num_kept + LEAST_SHARED:
+        read, context = tokens[:-1], place.context
+        num_shared, other = self._best_beside(place, read, context.reachable(read), repeats=repeats)
+        if other is None:
             return
         try:
             of_target = other.context.image()
@@ -147,19 +149,27 @@ class ParkedMemories:
         except MemoryError:
             return
         with suppress(EngineFailed):  # it is empty then
-            place.context.restore(of_target)
+            context.restore(of_target)
             if place.draft and of_draft:
                 place.draft.restore(of_draft)
         if repeats:  # what follows has other bits
-            place.context.rollback(num_shared)
+            context.rollback(num_shared)
 
     def _best_beside(
-        self, place: TextPlace, tokens: Sequence[int], *, repeats: bool
+        self, place: TextPlace, tokens: Sequence[int], num_kept: int, *, repeats: bool
     ) -> tuple[int, TextPlace | None]:
-        """Return how much of a text's beginning another place has, and which has most."""
+        """Return how much of a text's beginning another place has, and which has most.
+
+        Those whose copy does not pay are left out, as the place itself has `num_kept` tokens.
+        """
         others = [each for each in self._places if each is not place]
         shared = [(each.context.shared_by(tokens, repeats=repeats), each) for each in others]
-        return max(shared, key=lambda pair: pair[0], default=(0, None))
+        paying = [
+            (count, each)
+            for count, each in shared
+            if pays_to_copy(count - num_kept, each.context.num_evaluated)
+        ]
+        return max(paying, key=lambda pair: pair[0], default=(0, None))
 
     def reachable(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of a text `switch` would save reading."""
@@ -270,3 +280,8 @@ class ParkedMemories:
                 self._parked.remove(parked)
             return False
         return True
+
+
+def pays_to_copy(num_saved: int, num_copied: int) -> bool:
+    """Whether a text is copied from another place if that saves reading so many of its tokens."""
+    return num_saved >= max(LEAST_SHARED, SHARE_OF_COPY * num_copied)

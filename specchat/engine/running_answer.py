@@ -1,6 +1,6 @@
 """An answer in progress: what decodes it, and the updates that its steps become."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from specchat import drafter_registry
@@ -10,7 +10,7 @@ from specchat.decoding.ports import Drafter, PromptProgress
 from specchat.decoding.request import Request
 from specchat.decoding.statistics import Statistics
 from specchat.engine.pair_pacing import PairPacing
-from specchat.engine.parked_memories import LEAST_SHARED
+from specchat.engine.parked_memories import pays_to_copy
 from specchat.engine.read_texts import ReadBefore
 from specchat.engine.text_place import TextPlace
 from specchat.llama.text_memory import count_common
@@ -61,19 +61,25 @@ class RunningAnswer:
         answer.before_reading = self.share
         return answer
 
-    def would_share(self, other: "RunningAnswer") -> int:
-        """Return how much of the prompt another answer reads, if that is worth waiting for."""
-        own = self.prompt.text[:-1]
-        num_common = count_common(own, other.prompt.text[:-1])
-        if self.longest_pass and not self.place.context.rollback_kind.restores_bits:
-            return 0
+    def would_share(self, other: "RunningAnswer", places: Sequence[int]) -> int:
+        """Return how much of the prompt can be copied from another answer that reads it first.
+
+        The other one pauses at `places` of its prompt, where states are saved. Returns 0 if waiting
+        for that does not pay.
+        """
+        context, own, others = self.place.context, self.prompt.text[:-1], other.prompt.text[:-1]
+        kind, stops = context.rollback_kind, [*places, len(others)]
+        num_common = count_common(own, others)
         if self.longest_pass:  # what keeps its bits comes from whole passes only
-            whole = (
-                self.place.context.native.chunk if other.request.longest_pass else num_common + 1
-            )
-            num_common -= num_common % whole
-        num_here = self.place.context.reachable(own)
-        return num_common if num_common - num_here >= LEAST_SHARED else 0
+            if not (other.longest_pass and kind.restores_bits):
+                return 0
+            size = context.native.chunk
+            num_common = min(num_common, next((stop for stop in stops if stop % size), num_common))
+            num_common -= num_common % size
+        if not kind.removes_any_tail:
+            num_common = max((stop for stop in stops if stop <= num_common), default=0)
+        is_worth_it = pays_to_copy(num_common - context.reachable(own), num_common)
+        return num_common if is_worth_it else 0
 
     def updates(self, chunks: Iterator[Chunk], pacing: PairPacing) -> Generator[Update]:
         """Yield an update for each chunk that decoding gives."""

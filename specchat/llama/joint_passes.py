@@ -8,7 +8,8 @@ padding can be removed again without another pass.
 
 In a hybrid's memory such a pass moves the states of texts, but not the earlier ones that they step
 back to. So a hybrid's pass is never divided, and the texts that took no part in it cannot step back
-within their last pass any more. One that was not finished leaves them without their state, too.
+within their last pass any more. One that was not finished leaves them without their state, too, so
+they go back to a saved one; a memory that has none, and may be such a hybrid's, is read again.
 """
 
 from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ from specchat.llama.batch import Batch
 from specchat.llama.hidden_states import HiddenStates
 from specchat.llama.image_reading import ImageReading
 from specchat.llama.library import api
-from specchat.llama.memory_image import MemoryImage, read_state, write_state
+from specchat.llama.memory_image import Checkpoint, MemoryImage, read_state, write_state
 from specchat.llama.native_context import NativeContext
 from specchat.llama.pass_record import PassRecord
 from specchat.llama.rollback import Rollback, choose_rollback, longest_within
@@ -367,7 +367,7 @@ class TextMemory:
             return 0
         if repeats:
             length = min(length, self._record.num_in_passes_of(self._chunk))
-        return self.rollback_kind.reachable(length, self.num_evaluated, 0)
+        return self._left_of_copy(length, self.num_evaluated, self.rollback_kind.checkpoints)
 
     @property
     def pass_ends(self) -> tuple[int, ...]:
@@ -382,9 +382,16 @@ class TextMemory:
     def reachable_in(self, image: MemoryImage, tokens: Sequence[int]) -> int:
         """Return the same as `reachable`, for a copy of this memory if it were restored."""
         length = self._images.whole(tokens, count_common(image.tokens, tokens))
-        if length == image.length or self.rollback_kind.removes_any_tail:
+        return self._left_of_copy(length, image.length, image.checkpoints)
+
+    def _left_of_copy(self, length: int, whole: int, checkpoints: Sequence[Checkpoint]) -> int:
+        """Return how many tokens are left of a copy of `whole` tokens that goes back to a length.
+
+        It has a sliding window's last tokens alone, and no states of the last pass.
+        """
+        if length == whole or self.rollback_kind.removes_any_tail:
             return length
-        return longest_within(image.checkpoints, length)
+        return longest_within(checkpoints, length)
 
     def _catch_up(self) -> None:
         """Evaluate the tokens that have waited since a rollback to a saved state."""

@@ -340,3 +340,40 @@ def test_a_beginning_that_answers_have_in_common_is_read_once(
             least = 200 if seed is None else 192
             assert cached[0] == 0
             assert min(cached[number] for number in (1, 2, 3)) >= least
+
+
+@table(
+    ("architecture", "of_beginning", "of_whole"),
+    [("llama", 200, 199), ("gemma3", 0, 199), ("qwen35", 0, 199), ("granitehybrid", 0, 199)],
+)
+def test_an_answer_waits_for_what_can_be_copied(
+    shallow: WriteModel, architecture: str, of_beginning: int, of_whole: int
+) -> None:
+    """Of a hybrid or a window that is a saved state, as at the end of a prompt, or nothing."""
+    options: dict[str, Any] = {"seed": None, "temperature": 0.0, "max_tokens": 2}
+    texts = [COMMON, [*COMMON, *PROMPTS[0]], [*COMMON, *PROMPTS[1]]]
+    asked = [replace(request(0, **options), prompt=text) for text in texts]
+    with LocalEngine(loading(shallow, architecture, batch=64)) as engine:
+        for number, expected in ((0, of_whole), (1, of_beginning)):
+            engine.forget()
+            free, pair = list(engine._places), (asked[number], asked[2])
+            first, second = (engine._started(each, [free.pop(0)], (), 2) for each in pair)
+            assert second.would_share(first, first.decoding().places_to_stop) == expected
+            updates = list(engine.begin_together(pair))
+            cached = [each.statistics.cached_tokens for place, each in updates if place == 1]
+            # without waiting, the first pass of the other one may be copied as it is
+            assert cached[-1] == expected or (not expected and cached[-1] <= 66)
+
+
+def test_a_long_text_is_not_copied_for_a_short_beginning(shallow: WriteModel) -> None:
+    """A copy is whole, and the others wait for it."""
+    short, other = ([*COMMON[:70], *PROMPTS[number]] for number in (0, 1))
+    asked = [replace(request(0, max_tokens=2), prompt=text, seed=None) for text in (short, other)]
+    with LocalEngine(loading(shallow, "llama", ctx=2048)) as engine:
+        for num_more, expected in ((0, 70), (1200, 0)):
+            engine.forget()
+            long = replace(asked[0], prompt=[*short, *(COMMON * 6)[:num_more]])
+            alone(engine, long)
+            updates = list(engine.begin_together([long, asked[1]]))
+            cached = [each.statistics.cached_tokens for place, each in updates if place == 1]
+            assert cached[-1] == expected
