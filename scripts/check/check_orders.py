@@ -2,12 +2,16 @@
 
     python scripts/check/check_orders.py [--orders 200] [--requests 4 8] [--at-once 4] [--seed 1]
         [--exact on auto] [--architectures llama gemma3 ...] [--target FILE [--draft FILE]]
+        [--seconds 60]
 
 Requests arrive at random times: greedy and with seeds, with and without drafts and a grammar, with
-common beginnings; some are given up. Their texts are compared with those alone. By default on tiny
-models of eight architectures: dense, with a sliding window, recurrent, hybrid, and a mixture of
-experts. Prints a line for each: the texts that are the same, and those that part. Exits with 1 if
-one fails, does not end, or parts with `--exact on`.
+common beginnings and longer than a window; some are given up, and some answers are followed by two
+questions at once. Their texts are compared with those that another engine of the same model gives
+alone. By default on tiny models of eight architectures: dense, with a sliding window, recurrent,
+hybrid, and a mixture of experts. Prints a line for each: the texts that are the same, and those
+that part. Where one parts, logits are compared: they must be a near tie, as in `specchat check`.
+Exits with 1 if a text parts otherwise, one fails or does not end, or parts with `--exact on`. With
+--seconds, each line ends after that time.
 """
 
 import argparse
@@ -20,15 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from scripts.support.counts import positive
+from scripts.support.lone_answers import LoneAnswers
 from scripts.support.machine_line import machine_line
-from scripts.support.random_orders import alone, in_random_order, requests
+from scripts.support.random_orders import FINE, NEAR_TIE, in_random_order, requests
 from scripts.support.tiny_gguf import ARCHITECTURES, HALF_RIGHT, write_model
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.sharing.shared_engine import SharedEngine
-
-FINE = {"the same", "given up"}
-PARTS = "another text"
 
 
 def main() -> int:
@@ -42,10 +44,11 @@ def main() -> int:
     parser.add_argument("--architectures", nargs="+", default=[*ARCHITECTURES])
     parser.add_argument("--target", type=Path)
     parser.add_argument("--draft", type=Path)
+    parser.add_argument("--seconds", type=positive, help="end each line after that time")
     options = parser.parse_args()
     print(f"{machine_line()}; {options.orders} orders, {options.at_once} at once")
-    print("| model | exact | requests | texts | of them | seconds |")
-    print("| --- | --- | ---: | ---: | --- | ---: |", flush=True)
+    print("| model | exact | requests | orders | texts | of them | seconds |")
+    print("| --- | --- | ---: | ---: | ---: | --- | ---: |", flush=True)
     is_wrong = False
     with tempfile.TemporaryDirectory(prefix="specchat-orders-") as folder:
         for name in [""] if options.target else options.architectures:
@@ -58,30 +61,36 @@ def main() -> int:
                 write_model(target, name, **shape)
                 write_model(draft, name, perturb=HALF_RIGHT[name], **shape)
             for exact in options.exact:
-                given: dict[str, Any] = {"ctx": 512, "threads": 1, "learn": False, "exact": exact}
-                loading = Loading(target, draft, at_once=options.at_once, **given)
+                given: dict[str, Any] = {"ctx": 1024, "batch": 64, "threads": 1, "exact": exact}
+                given |= {"learn": False, "at_once": options.at_once}
+                loading = Loading(target, draft, **given)
                 for count in options.requests:
                     found = checked(loading, count, options)
-                    is_wrong |= bool(found.keys() - FINE - ({PARTS} if exact != "on" else set()))
+                    is_wrong |= bool(found.keys() - FINE - ({NEAR_TIE} if exact != "on" else set()))
     return int(is_wrong)
 
 
 def checked(loading: Loading, count: int, options: argparse.Namespace) -> Counter[str]:
     """Ask one engine in all orders, print a line, and return how the answers ended."""
     began, chance, found = time.monotonic(), random.Random(options.seed), Counter[str]()
-    engine = SharedEngine(lambda _: LocalEngine(loading))
+    engine, alone = SharedEngine(lambda _: LocalEngine(loading)), LocalEngine(loading)
+    num_orders, asked = 0, requests(count)
     try:
         facts = engine.wait_until_loaded()
         engine.call(lambda owned: owned.prepare(only_exactness=True))
-        asked = requests(count)
-        wanted = alone(engine, asked)
-        for _ in range(options.orders):
+        alone.prepare(only_exactness=True)
+        wanted = LoneAnswers(alone)
+        while num_orders < options.orders:
             found += in_random_order(engine, asked, wanted, chance)
+            num_orders += 1
+            if options.seconds and time.monotonic() - began > options.seconds:
+                break
     finally:
         engine.close()
+        alone.close()
     ends = ", ".join(f"{number} {end}" for end, number in found.most_common())
     seconds = time.monotonic() - began
-    row = (facts.target, loading.exact, count, found.total(), ends, f"{seconds:.0f}")
+    row = (facts.target, loading.exact, count, num_orders, found.total(), ends, f"{seconds:.0f}")
     print(f"| {' | '.join(map(str, row))} |", flush=True)
     return found
 

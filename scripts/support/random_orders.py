@@ -1,4 +1,8 @@
-"""Requests to a shared engine that arrive in random orders, some of which are given up."""
+"""Requests to a shared engine that arrive in random orders, some of which are given up.
+
+Many begin alike, some are longer than a window's cells, and answers are followed by two questions
+at once, whose prompts contain them.
+"""
 
 import random
 import threading
@@ -6,48 +10,62 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from queue import Empty, Queue
 from typing import Any
 
+from scripts.support.lone_answers import LoneAnswers, prompt_of
 from specchat.decoding.chunk import Finish
+from specchat.errors import SpecchatError
 from specchat.requests.answer_request import GenerateRequest
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import Ticket
 from specchat.structured.structure import Structure
 
 SECONDS = 300.0
-"""The longest time until all requests of an order are over."""
+"""The longest time until the next request of an order is over."""
 MOST_APART_S = 0.05
 """The longest time between two requests, and until one is given up."""
 SHARE_GIVEN_UP = 0.15
-COMMON = [3 + 11 * place % 240 for place in range(70)]
-"""The beginning that every other prompt has."""
+SHARE_FOLLOWED = 0.4
+"""The share of answers that are followed by two questions."""
+COMMON = [3 + 11 * place % 240 for place in range(120)]
+"""The beginning that most prompts have; one is little else, so that states are saved there."""
+LONG = [3 + 17 * place % 241 for place in range(400)]
+"""What makes a prompt longer than a window and a pass."""
 SCHEMA = '{"type": "object", "properties": {"a": {"type": "integer", "maximum": 99}}}'
+FREE: dict[str, Any] = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+"""What lets every token be drawn, so that a difference can be traced to logits."""
 WAYS: Sequence[dict[str, Any]] = (
     {"temperature": 0.0, "drafter": "none"},
     {"temperature": 0.0, "draft_length": 3},
-    {"temperature": 0.9, "seed": 5, "draft_length": 2},
-    {"temperature": 0.9, "seed": 6, "drafter": "none"},
-    {"temperature": 0.7, "seed": 7, "structure": Structure("json_schema", SCHEMA)},
+    {"temperature": 0.9, "seed": 5, "draft_length": 2, **FREE},
+    {"temperature": 0.9, "seed": 6, "drafter": "none", **FREE},
+    {"temperature": 0.7, "seed": 7, "structure": Structure("json_schema", SCHEMA), **FREE},
     {"temperature": 0.0, "drafter": "suffix"},
     {"temperature": 0.0, "structure": Structure("json_schema", SCHEMA), "draft_length": 4},
-    {"temperature": 0.9, "seed": 8, "drafter": "suffix"},
+    {"temperature": 0.9, "seed": 8, "drafter": "suffix", **FREE},
 )
 """The options of the requests: greedy and with seeds, with and without drafts and a grammar."""
+QUESTIONS = ([5, 9, 14], [7, 21, 35, 49, 63])
+"""What follows an answer, twice at once."""
+FINE = frozenset({"the same", "given up"})
+NEAR_TIE = "a near tie"
+"""A text that rounding explains: fine unless answers must be exact."""
 
 
 def requests(count: int) -> list[GenerateRequest]:
     """Return up to eight requests of different prompts, which always have the same answers."""
     found = []
     for number, way in enumerate(WAYS[:count]):
-        own = [3 + (7 * place + 31 * number) % 240 for place in range(12 + 25 * number)]
-        prompt = [*COMMON, *own] if number % 2 else own
-        ignores_end = "structure" not in way
-        found.append(
-            GenerateRequest(
-                prompt=prompt, max_tokens=16 + 3 * number, ignore_end=ignores_end, **way
-            )
-        )
+        own = [3 + (7 * place + 31 * number) % 240 for place in range(1 + 25 * number)]
+        prompt = [*(COMMON if number != 2 else ()), *(LONG if number % 3 == 1 else ()), *own]
+        found.append(_request(prompt, way, 16 + 3 * number))
     return found
+
+
+def _request(prompt: list[int], way: dict[str, Any], num_tokens: int) -> GenerateRequest:
+    ignores_end = "structure" not in way
+    return GenerateRequest(prompt=prompt, max_tokens=num_tokens, ignore_end=ignores_end, **way)
 
 
 @dataclass
@@ -55,82 +73,94 @@ class Asked:
     """A request, what it was answered, and when it is over."""
 
     ticket: Ticket
+    request: GenerateRequest
+    is_followed: bool = False
     is_given_up: bool = False
     tokens: list[int] = field(default_factory=list)
     finish: Finish | None = None
     error: str = ""
 
 
-def ask(engine: SharedEngine, request: GenerateRequest, client: str) -> tuple[Asked, Any]:
-    """Submit a request; return it and a thread that collects its answer."""
-    changed = threading.Event()
-    asked = Asked(Ticket(request, client, changed.set))
+class RandomOrder:
+    """Requests that are asked in one order, at random times, and their answers."""
 
-    def collect() -> None:
-        while changed.wait(SECONDS):
-            changed.clear()
-            update = asked.ticket.take()
-            asked.tokens += [token for chunk in update.chunks for token in chunk.tokens]
-            if update.is_over:
-                asked.finish, asked.error = update.finish, str(update.error or "")
-                return
-        asked.error = "no end"
+    def __init__(self, engine: SharedEngine, chance: random.Random) -> None:
+        self._engine, self._chance = engine, chance
+        self._ended = Queue[Asked]()
+        self._leaving: list[threading.Timer] = []
+        self._num_asked = 0
 
-    engine.submit(asked.ticket)
-    thread = threading.Thread(target=collect, daemon=True)
-    thread.start()
-    return asked, thread
+    def answers(self, requests: Sequence[GenerateRequest]) -> list[Asked]:
+        """Return the answers to requests, and to what follows some of them."""
+        chance, over = self._chance, list[Asked]()
+        for request in chance.sample(requests, len(requests)):
+            self._ask(request, is_followed=chance.random() < SHARE_FOLLOWED)
+            time.sleep(chance.choice((0.0, chance.uniform(0, MOST_APART_S))))
+        while len(over) < self._num_asked:
+            try:
+                one = self._ended.get(timeout=SECONDS)
+            except Empty:
+                raise SpecchatError(f"{self._num_asked - len(over)} answers do not end") from None
+            over.append(one)
+            if one.is_followed:
+                text = [*prompt_of(one.request), *one.tokens]
+                for question, way in zip(QUESTIONS, chance.sample(WAYS[:4], 2), strict=True):
+                    self._ask(_request([*text, *question], way, 12))
+        for timer in self._leaving:
+            timer.join()
+        return over
 
+    def _ask(self, request: GenerateRequest, *, is_followed: bool = False) -> None:
+        changed = threading.Event()
+        ticket = Ticket(request, f"client {self._num_asked}", changed.set)
+        asked = Asked(ticket, request, is_followed)
+        self._num_asked += 1
 
-def alone(engine: SharedEngine, asked: Sequence[GenerateRequest]) -> list[list[int]]:
-    """Return the tokens of each answer by itself, in a memory that holds nothing."""
-    texts = []
-    for request in asked:
-        engine.call(lambda owned: owned.forget())
-        one, thread = ask(engine, request, "alone")
-        thread.join(SECONDS)
-        if one.error:
-            raise RuntimeError(one.error)
-        texts.append(one.tokens)
-    return texts
+        def collect() -> None:
+            while True:
+                changed.wait()
+                changed.clear()
+                update = ticket.take()
+                asked.tokens += [token for chunk in update.chunks for token in chunk.tokens]
+                if update.is_over:
+                    asked.finish, asked.error = update.finish, str(update.error or "")
+                    self._ended.put(asked)
+                    return
+
+        self._engine.submit(ticket)
+        threading.Thread(target=collect, daemon=True).start()
+        if self._chance.random() < SHARE_GIVEN_UP:
+            asked.is_given_up = True
+            timer = threading.Timer(self._chance.uniform(0, MOST_APART_S), ticket.cancel)
+            self._leaving.append(timer)
+            timer.start()
 
 
 def in_random_order(
     engine: SharedEngine,
     requests: Sequence[GenerateRequest],
-    wanted: Sequence[Sequence[int]],
+    alone: LoneAnswers,
     chance: random.Random,
 ) -> Counter[str]:
-    """Ask in one order, at random times; return how many answers are as wanted, and what is wrong.
+    """Ask in one order, at random times; return how many answers are as alone, and what is wrong.
 
-    An answer that is given up must be the beginning of what is wanted.
+    An answer that is given up must be the beginning of the one alone.
     """
-    order = list(range(len(requests)))
-    chance.shuffle(order)
-    asked: dict[int, tuple[Asked, Any]] = {}
-    leaving: list[threading.Timer] = []
-    for number in order:
-        asked[number] = one, _ = ask(engine, requests[number], f"client {number}")
-        if chance.random() < SHARE_GIVEN_UP:
-            one.is_given_up = True
-            leaving.append(threading.Timer(chance.uniform(0, MOST_APART_S), one.ticket.cancel))
-            leaving[-1].start()
-        time.sleep(chance.choice((0.0, chance.uniform(0, MOST_APART_S))))
-    for _, thread in asked.values():
-        thread.join(SECONDS)
-    for timer in leaving:
-        timer.join()
-    return Counter(_outcome(one, wanted[number]) for number, (one, _) in asked.items())
+    answers = RandomOrder(engine, chance).answers(requests)
+    # by the engine's owner, which else might measure with other kernels meanwhile
+    return engine.call(lambda _: Counter(_outcome(one, alone) for one in answers))
 
 
-def _outcome(one: Asked, wanted: Sequence[int]) -> str:
+def _outcome(one: Asked, alone: LoneAnswers) -> str:
     """Return how an answer ended, in words."""
     if one.error or one.finish is None:
         return one.error or "no end"
     if one.finish == "cancelled" and not one.is_given_up:
         return "cancelled by nobody"
+    wanted = alone.tokens(one.request)
     if one.finish == "cancelled":
         wanted = wanted[: len(one.tokens)]
-    if one.tokens != list(wanted):
-        return "another text"
-    return "given up" if one.finish == "cancelled" else "the same"
+    if one.tokens == wanted:
+        return "given up" if one.finish == "cancelled" else "the same"
+    parting = alone.parting(one.request, wanted, one.tokens)
+    return NEAR_TIE if parting.is_rounding else f"ANOTHER TEXT ({parting})"
