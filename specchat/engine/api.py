@@ -29,6 +29,8 @@ from specchat.requests.answer_update import Update
 from specchat.requests.progress import ProgressCallback
 from specchat.requests.prompt_size import PromptSize
 
+CLOSED = "the engine is closed: load it again"
+
 
 @dataclass(frozen=True, slots=True)
 class Loading(LoadOptions):
@@ -332,7 +334,7 @@ class Engine(ABC):
 
     def _require_open(self) -> None:
         if self._is_closed:
-            raise EngineFailed("the engine is closed: load it again")
+            raise EngineFailed(CLOSED)
 
     def _require_idle(self) -> None:
         self._require_open()

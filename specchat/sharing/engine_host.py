@@ -25,6 +25,7 @@ from specchat.gguf import draft_kinds
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
 from specchat.requests.progress import Progress, Stage
+from specchat.sharing import image_questions
 from specchat.system.logs import log_internal_error, open_log
 
 LOG = "engine.log"
@@ -138,7 +139,8 @@ def run(
 
         with LocalEngine(loading, host.report, host.lose) as engine:
             host.send(engine.facts)
-            threading.Thread(target=_look_at, args=(engine, images), daemon=True).start()
+            of_images = (images, engine.image_tokens, readable)
+            threading.Thread(target=image_questions.answer, args=of_images, daemon=True).start()
             host.serve(engine)
     except Exception as error:  # noqa: BLE001  # the client must receive every error
         host.send(readable(error))
@@ -281,19 +283,6 @@ class _Host:
                 os._exit(0)
             if self._stopped == self._current:
                 (engine.pause if is_pause else engine.stop)()
-
-
-def _look_at(engine: Engine, images: Connection) -> None:
-    """Return images as tokens until the client is gone."""
-    with suppress(EOFError, OSError):
-        while True:
-            tokens, failure = None, None
-            image = images.recv()
-            try:
-                tokens = engine.image_tokens(image)
-            except Exception as error:  # noqa: BLE001  # the client must receive every error
-                failure = readable(error)
-            images.send((tokens, failure))
 
 
 def readable(error: Exception) -> SpecchatError:

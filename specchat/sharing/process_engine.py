@@ -3,45 +3,29 @@
 A crash in native code ends that process only, and ending it frees all memory.
 """
 
-import multiprocessing
-import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
-from time import monotonic
 from typing import Any, TypeGuard
 
-from specchat import drafter_registry
 from specchat.decoding.chunk import Alternative
 from specchat.engine.api import Engine, EngineFacts, Loading
-from specchat.errors import EngineFailed, SpecchatError, WorkerUnavailable
-from specchat.gguf import draft_kinds
+from specchat.errors import SpecchatError
 from specchat.images.image import Image
-from specchat.planning.host_resources import private_bytes
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.answer_update import Update
 from specchat.requests.progress import (
     Progress,
     ProgressCallback,
     ProgressReport,
-    Stage,
     stopping_report,
 )
 from specchat.requests.prompt_size import PromptSize
 from specchat.sharing import engine_host
-from specchat.sharing.engine_process import start_process
-from specchat.sharing.process_death import explain_death
-from specchat.system.logs import log_size
-from specchat.wording import duration_text
+from specchat.sharing.process_link import ProcessLink
 
-JOIN_TIMEOUT_SECONDS = 2.0
-"""A process that takes longer than this to exit is killed."""
 POLL_SECONDS = 0.25
 """Seconds between two calls of the progress callback while the process reports nothing."""
-WAIT_SECONDS = 5.0
-"""A process with workers that reports nothing for longer probably waits for one of them."""
-GIVE_UP_SECONDS = 600.0
-"""After this it is ended: no batch and no tensor takes that long, but a device that hangs does."""
 STOP_POLL_SECONDS = 0.03
 """The same while it measures or writes to the disk, which a question may stop."""
 
@@ -56,37 +40,11 @@ class ProcessEngine(Engine):
         self._latest = 0  # the last request, which may not have begun yet
         self._open: set[int] = set()  # the answers of the request that are not over
         self._is_prepared = False
-        self._is_killed = False  # by this process, not by the system
-        self._lost = ""  # why the process ended, if a worker is lost
-        self._heard_at = monotonic()
-        self._sending = threading.Lock()
-        self._log_begins = log_size(engine_host.LOG)
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        stopped, self._stops = context.Pipe(duplex=False)
-        self._images, shown = context.Pipe()
-        self._showing = threading.Lock()
-        self._process = context.Process(
-            target=engine_host.run,
-            args=(
-                theirs,
-                stopped,
-                shown,
-                loading,
-                tuple(drafter_registry.DRAFTERS.values()),
-                tuple(draft_kinds.KINDS.values()),
-            ),
-            daemon=True,
-            name="specchat engine",
-        )
+        self._process = ProcessLink(loading)
         try:
-            start_process(self._process)
-            theirs.close()
-            stopped.close()
-            shown.close()
             self._wait_until_ready(stopping_report(on_progress))
         except BaseException:
-            self._kill()
+            self._process.end()
             raise
 
     def begin(self, request: AnswerRequest) -> Generator[Update]:
@@ -104,13 +62,11 @@ class ProcessEngine(Engine):
 
     def stop(self) -> None:
         """Stop the answer in progress."""
-        with suppress(OSError):  # a process that is gone has stopped
-            self._stops.send(engine_host.Stop(self._current or self._latest))
+        self._process.stop(self._current or self._latest)
 
     def pause(self) -> None:
         """Stop the answers in progress so that little is lost of them."""
-        with suppress(OSError):
-            self._stops.send(engine_host.Stop(self._current or self._latest, is_pause=True))
+        self._process.stop(self._current or self._latest, is_pause=True)
 
     def prepare(
         self, on_progress: ProgressCallback | None = None, *, only_exactness: bool = False
@@ -123,7 +79,7 @@ class ProcessEngine(Engine):
         self._is_busy, self._current = True, self._latest
         is_over = True
         try:
-            self._send(engine_host.Prepare(self._latest, only_exactness))
+            self._process.send(engine_host.Prepare(self._latest, only_exactness))
             is_over = False
             message = self._wait_until_prepared(self._latest, on_progress)
             is_over, self.facts = True, message.facts
@@ -139,11 +95,11 @@ class ProcessEngine(Engine):
     ) -> engine_host.Prepared:
         latest, is_stopped = Progress("measuring", 0.0), False
         while True:
-            message = self._receive() if self._has_message(STOP_POLL_SECONDS) else None
+            message = self._process.message_within(STOP_POLL_SECONDS)
             if isinstance(message, engine_host.Prepared) and message.number == number:
                 return message
             latest = _progress_in(message) or latest
-            stage = self._stage_now(latest.stage)
+            stage = self._process.stage_now(latest.stage)
             is_wanted = on_progress is None or on_progress(stage, latest.share)
             if is_wanted is False and not is_stopped:
                 is_stopped = True
@@ -172,16 +128,7 @@ class ProcessEngine(Engine):
     def image_tokens(self, image: Image) -> list[int]:
         """Return an image as tokens: the process makes them beside what else it does."""
         self._require_open()
-        try:
-            with self._showing:
-                self._images.send(image)
-                tokens, error = self._images.recv()
-        except (EOFError, OSError):
-            raise EngineFailed("the engine ended while it read an image: try again") from None
-        if error is not None:
-            raise error
-        found: list[int] = tokens
-        return found
+        return self._process.images.tokens_of(image)
 
     def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
         """Return the likely tokens in the place of each of these."""
@@ -208,16 +155,15 @@ class ProcessEngine(Engine):
         self._latest += 1
         self._is_busy, self._current = True, self._latest
         try:
-            self._send(engine_host.MethodCall(self._latest, method, arguments, keywords))
+            self._process.send(engine_host.MethodCall(self._latest, method, arguments, keywords))
             while True:
-                if not self._has_message(STOP_POLL_SECONDS if is_stopped else POLL_SECONDS):
-                    if is_stopped is not None and is_stopped():
-                        is_stopped = None
-                        self.stop()
-                    continue
-                message = self._receive()
+                seconds = STOP_POLL_SECONDS if is_stopped else POLL_SECONDS
+                message = self._process.message_within(seconds)
                 if isinstance(message, engine_host.Returned) and message.number == self._latest:
                     break
+                if message is None and is_stopped is not None and is_stopped():
+                    is_stopped = None
+                    self.stop()
         finally:
             self._is_busy, self._current = False, 0
         if message.error is not None:
@@ -227,17 +173,12 @@ class ProcessEngine(Engine):
     def forget(self) -> None:
         """Forget every text before the next answer starts."""
         self._require_idle()
-        self._send(engine_host.FORGET)
+        self._process.send(engine_host.FORGET)
 
     def close(self) -> None:
         """Stop the answer in progress and end the process."""
         self.stop()
-        if self._process.is_alive() and self._sending.acquire(timeout=JOIN_TIMEOUT_SECONDS):
-            with suppress(OSError):
-                self._connection.send(engine_host.CLOSE)
-            self._sending.release()
-            self._process.join(JOIN_TIMEOUT_SECONDS)
-        self._kill()
+        self._process.close()
 
     def has_ended(self) -> bool:
         """Return True if the process has ended."""
@@ -246,16 +187,18 @@ class ProcessEngine(Engine):
     def check(self) -> None:
         """Raise EngineFailed if the process has ended, whose last message may say why."""
         if self.has_ended():
-            raise self._death()
+            raise self._process.death()
 
     def held_bytes(self) -> int:
         """Return the memory of the process."""
-        return private_bytes(self._process.pid or 0)
+        return self._process.held_bytes()
 
     def kill(self) -> None:
         """Kill the process; an answer in progress raises EngineFailed."""
-        self._is_killed = True
         self._process.kill()
+
+    def _require_open(self) -> None:
+        self._process.require_open()
 
     def _answers(
         self, request: engine_host.Decode, reports: Sequence[ProgressCallback]
@@ -266,17 +209,17 @@ class ProcessEngine(Engine):
         latest: dict[int, Progress] = {}  # of each prompt, while it is read
         is_waiting = False
         try:
-            self._send(request)
+            self._process.send(request)
             self._open = set(range(len(reports)))
             while self._open:
-                if (latest or self._loading.workers) and not self._has_message(POLL_SECONDS):
-                    stage = self._stage_now("prompt")
+                message = self._process.message_within(POLL_SECONDS)
+                if message is None:
+                    stage = self._process.stage_now("prompt")
                     is_waiting = stage == "worker" and not latest
                     for answer in self._open if is_waiting else latest:
                         share = latest[answer].share if answer in latest else 0.0
                         reports[answer](stage, share)
                     continue
-                message = self._receive()
                 if is_waiting:
                     for answer in self._open:
                         reports[answer]("worker", 1.0)
@@ -316,104 +259,26 @@ class ProcessEngine(Engine):
         If that takes too long the process is killed, which the next request reports.
         """
         self.stop()
-        deadline = monotonic() + JOIN_TIMEOUT_SECONDS
-        while self._connection.poll(max(0.0, deadline - monotonic())):
-            message = self._receive()
+        for message in self._process.last_messages():
             is_end = isinstance(message, engine_host.Prepared) and message.number == number
             if self._is_of(message, number) and message.update.is_over:
                 self._open.discard(message.answer)
                 is_end = not self._open
             if is_end:
                 return
-        self._kill()
+        self._process.end()
 
     def _wait_until_ready(self, report: ProgressReport) -> None:
         latest = Progress("target", 0.0)
         while True:  # while nothing arrives, the latest progress is reported again: it may hang
-            message = self._receive() if self._has_message(POLL_SECONDS) else None
+            message = self._process.message_within(POLL_SECONDS)
             if isinstance(message, EngineFacts):
                 self.facts = message
                 return
             if isinstance(message, SpecchatError):
                 raise message
             latest = _progress_in(message) or latest
-            report(self._stage_now(latest.stage), latest.share)
-
-    def _has_message(self, seconds: float) -> bool:
-        """Wait some seconds for a message; return whether there is one.
-
-        Raises EngineFailed or WorkerUnavailable if a worker is waited for in vain.
-        """
-        if self._connection.poll(seconds):
-            self._heard_at = monotonic()
-            return True
-        if self._loading.workers and monotonic() - self._heard_at > GIVE_UP_SECONDS:
-            names = " or ".join(self._loading.workers)
-            self._lost = (
-                f"the worker {names} stopped answering: nothing came for"
-                f" {duration_text(GIVE_UP_SECONDS)}; restart it there, or go on without --worker"
-            )
-            self._process.kill()
-            raise self._death()
-        return False
-
-    def _stage_now(self, stage: Stage) -> Stage:
-        """Return a stage of work, or "worker" if the process has been silent in it for long."""
-        is_long = monotonic() - self._heard_at > WAIT_SECONDS
-        return "worker" if self._loading.workers and is_long else stage
-
-    def _send(self, message: object) -> None:
-        self._heard_at = monotonic()
-        try:
-            with self._sending:
-                self._connection.send(message)
-        except OSError:
-            raise self._death() from None
-        except KeyboardInterrupt:  # half a message may be sent: no other can follow
-            self._kill()
-            raise
-
-    def _receive(self) -> object:
-        try:
-            message: object = self._connection.recv()
-        except (EOFError, OSError):
-            raise self._death() from None
-        if isinstance(message, engine_host.Lost):
-            self._lost = message.line
-            raise self._death()
-        return message
-
-    def _death(self) -> SpecchatError:
-        self._require_open()
-        self._process.join(JOIN_TIMEOUT_SECONDS)
-        if self._lost or self._was_lost():
-            error = EngineFailed if hasattr(self, "facts") else WorkerUnavailable
-            return error(self._lost)
-        return explain_death(
-            self._loading,
-            self._process.exitcode,
-            self._log_begins,
-            is_loaded=hasattr(self, "facts"),
-            is_killed=self._is_killed,
-        )
-
-    def _was_lost(self) -> bool:
-        """Look for the process's last message among those that were not read."""
-        with suppress(EOFError, OSError):
-            while self._connection.poll():
-                message = self._connection.recv()
-                if isinstance(message, engine_host.Lost):
-                    self._lost = message.line
-        return bool(self._lost)
-
-    def _kill(self) -> None:
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        self._is_closed = True
-        self._connection.close()
-        self._stops.close()
-        self._images.close()
+            report(self._process.stage_now(latest.stage), latest.share)
 
 
 def _only(updates: Generator[tuple[int, Update]]) -> Generator[Update]:

@@ -611,7 +611,7 @@ def test_a_crash_of_llama_cpp_does_not_end_check(
         start_process(process)
         os.kill(process.pid or 0, signal.SIGSEGV)
 
-    monkeypatch.setattr("specchat.sharing.process_engine.start_process", crash)
+    monkeypatch.setattr("specchat.sharing.process_link.start_process", crash)
     assert main(["check", *pair]) == 1
     assert "was ended by SIGSEGV while loading" in capsys.readouterr().err
 

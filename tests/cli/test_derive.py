@@ -182,7 +182,7 @@ def test_a_crash_of_llama_cpp_is_one_line(
         os.kill(process.pid or 0, signal.SIGSEGV)
 
     monkeypatch.setattr(skip_method, "try_out", try_out)
-    monkeypatch.setattr("specchat.sharing.process_engine.start_process", crash)
+    monkeypatch.setattr("specchat.sharing.process_link.start_process", crash)
     assert main(["derive", str(target), *QUICK]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "was ended by SIGSEGV while loading" in line

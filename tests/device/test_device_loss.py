@@ -15,7 +15,7 @@ from device_options import ALL, EXACT, PROMPT, WritePair
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import EngineFailed, SpecchatError
-from specchat.sharing import process_engine as remote
+from specchat.sharing import process_link
 from specchat.sharing.process_engine import ProcessEngine
 
 SAMPLED: dict[str, Any] = {"temperature": 1.0, "top_k": 4, "top_p": 1.0, "min_p": 0.0}
@@ -120,7 +120,7 @@ def test_a_device_that_hangs_is_ended_when_the_answer_is_stopped(tiny: WriteMode
     begun = time.monotonic()
     stream.close()
 
-    assert time.monotonic() - begun < remote.JOIN_TIMEOUT_SECONDS + 3
+    assert time.monotonic() - begun < process_link.JOIN_TIMEOUT_SECONDS + 3
     assert not engine._process.is_alive()
     with pytest.raises(EngineFailed, match="load it again"):
         next(engine.generate(PROMPT))

@@ -24,7 +24,8 @@ from specchat.errors import EngineFailed, SpecchatError, WorkerUnavailable
 from specchat.llama.rpc_library import find_rpc
 from specchat.options.worker_address import WorkerAddress
 from specchat.planning.device import known_workers
-from specchat.sharing import process_engine
+from specchat.sharing import process_link
+from specchat.sharing.process_engine import ProcessEngine
 from specchat.tui.controllers.session import Session
 from specchat.workers import health, tcp_relay, worker_probe, worker_watch
 from specchat.workers.health import HealthReport
@@ -286,7 +287,7 @@ def test_a_worker_that_hangs_is_waited_for_with_a_line_and_then_given_up(
     two_workers: list[WorkerProcess], tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In an answer, and while the target is loaded; nothing else can notice it."""
-    monkeypatch.setattr(process_engine, "WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(process_link, "WAIT_SECONDS", 0.3)
     hold, worker = Hold(monkeypatch), two_workers[0].address
     seen: list[tuple[str, float]] = []
 
@@ -296,7 +297,7 @@ def test_a_worker_that_hangs_is_waited_for_with_a_line_and_then_given_up(
     with closing(Relay(socket.create_server(("127.0.0.1", 0)), worker.host, worker.port)) as relay:
         address = f"127.0.0.1:{relay.port}"
         loading = Loading(tiny("llama"), workers=(address,), **EXACT | {"ctx": 30_000})
-        with process_engine.ProcessEngine(loading) as engine:
+        with ProcessEngine(loading) as engine:
             num_chunks = 0
             with pytest.raises(EngineFailed) as raised:  # noqa: PT012  # the chunks so far count
                 for _ in engine.generate(PROMPT, on_progress=note, **LONG):
@@ -304,7 +305,7 @@ def test_a_worker_that_hangs_is_waited_for_with_a_line_and_then_given_up(
                     if num_chunks == 3:
                         hold.hang(1.0)
                     if ("worker", 1.0) in seen and not hold.is_hanging:
-                        monkeypatch.setattr(process_engine, "GIVE_UP_SECONDS", 1.0)
+                        monkeypatch.setattr(process_link, "GIVE_UP_SECONDS", 1.0)
                         hold.hang(600)
             assert ("worker", 0.0) in seen
             said = f"the worker {address} stopped answering: nothing came for 1 s"
@@ -312,9 +313,9 @@ def test_a_worker_that_hangs_is_waited_for_with_a_line_and_then_given_up(
         seen.clear()
         hold.hang(0)
         hold.limit = 1 << 11
-        monkeypatch.setattr(process_engine, "GIVE_UP_SECONDS", 3.0)
+        monkeypatch.setattr(process_link, "GIVE_UP_SECONDS", 3.0)
         with pytest.raises(WorkerUnavailable, match="stopped answering: nothing came for 3 s"):
-            process_engine.ProcessEngine(loading, note)
+            ProcessEngine(loading, note)
         assert "worker" in [stage for stage, _ in seen]
         hold.limit = 1 << 40
 

@@ -29,8 +29,7 @@ from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad
 from specchat.llama.context import Context
 from specchat.planning.device import Device, Machine
-from specchat.sharing import process_death
-from specchat.sharing import process_engine as remote
+from specchat.sharing import process_death, process_link
 from specchat.sharing.process_engine import ProcessEngine
 from tables import table
 
@@ -273,7 +272,7 @@ def test_closing_ends_an_answer_in_progress_without_force(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process stops when asked to, exits by itself and frees its models in order."""
-    monkeypatch.setattr(remote, "JOIN_TIMEOUT_SECONDS", 60.0)
+    monkeypatch.setattr(process_link, "JOIN_TIMEOUT_SECONDS", 60.0)
     engine = process_engine(tiny, ctx=100_000)
     stream = engine.generate(PROMPT, ignore_end=True)
     next(stream)
@@ -288,7 +287,7 @@ def test_closing_ends_an_answer_in_progress_without_force(
 def test_closing_never_fails(tiny: WriteModel) -> None:
     """The engine process is gone afterwards, even if it could not be reached."""
     engine = process_engine(tiny)
-    engine._connection.close()
+    engine._process._connection.close()
     engine.close()
 
     assert not engine._process.is_alive()
@@ -446,7 +445,7 @@ def test_a_lack_of_memory_is_named_once(
 ) -> None:
     """Windows has exit codes that mean it; what takes less memory is advised all the same."""
     monkeypatch.setattr(process_death, "_ending", lambda _: "was ended by a lack of memory")
-    message = str(crashed_engine._death())
+    message = str(crashed_engine._process.death())
 
     assert message.startswith("the engine process was ended by a lack of memory: try a smaller")
 
@@ -626,7 +625,7 @@ def test_abandoning_an_answer_kills_a_process_that_hangs(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The wait is bounded; the next request reports that the engine is closed."""
-    monkeypatch.setattr(remote, "JOIN_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(process_link, "JOIN_TIMEOUT_SECONDS", 0.3)
     engine = process_engine(tiny, ctx=100_000)
     stream = engine.generate([5, 6], ignore_end=True)
     next(stream)
@@ -649,7 +648,7 @@ def test_an_interrupt_while_sending_ends_the_process(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine._connection, "_send_bytes", interrupted)
+        patch.setattr(engine._process._connection, "_send_bytes", interrupted)
         with pytest.raises(KeyboardInterrupt):
             answer(engine)
 

@@ -136,7 +136,7 @@ async def test_an_engine_that_hangs_while_it_loads_is_given_up(
         started.append(process.pid)  # type: ignore[attr-defined]
         os.kill(started[0], signal.SIGSTOP)
 
-    monkeypatch.setattr("specchat.sharing.process_engine.start_process", halt)
+    monkeypatch.setattr("specchat.sharing.process_link.start_process", halt)
     app = demo_chat()
     async with app.run_test(size=(110, 36)) as pilot:
         await until(pilot, lambda: bool(started))
