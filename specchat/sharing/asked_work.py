@@ -20,19 +20,19 @@ Result = TypeVar("Result")
 
 
 class AskedWork:
-    """Answers, calls and sizes that are asked for. All of it may be used from any thread.
+    """Answers, calls and sizes that clients ask for from any thread, and their end.
 
-    It `is_closing` once nothing more may be asked for, because the engine was `lost` if that says
-    why.
+    All of it changes under one lock. Nothing more may be asked for once it `_is_closing`, because
+    the engine was `_lost` if that says why.
     """
 
     def __init__(self, owned: OwnedEngine, most_waiting: int) -> None:
         """Begin with nothing; what is given up stops the engine."""
         self._owned = owned
-        self.line = TicketLine(most_waiting)
-        self.calls: deque[OwnerCall] = deque()
-        self.is_closing = False
-        self.lost: SpecchatError | None = None
+        self._line = TicketLine(most_waiting)
+        self._calls: deque[OwnerCall] = deque()
+        self._is_closing = False
+        self._lost: SpecchatError | None = None
         self.last_error: SpecchatError | None = None
         """What the last answer that failed has failed with."""
         self._lock = threading.Condition()
@@ -41,14 +41,36 @@ class AskedWork:
         self._current: Sequence[Ticket] = ()
         self._measured_for: Ticket | None = None
 
-    # --- clients
+    # --- clients, from any thread
+
+    @property
+    def facts(self) -> EngineFacts:
+        """The facts about the engine, once it is loaded. Raises EngineFailed before."""
+        if (facts := self._owned.facts) is None:
+            raise EngineFailed("the engine is not loaded")
+        return facts
+
+    @property
+    def num_waiting(self) -> int:
+        """The requests that have not begun."""
+        return len(self._line.waiting)
+
+    @property
+    def num_running(self) -> int:
+        """The answers that have begun and take turns."""
+        return len(self._line.active)
+
+    @property
+    def num_refused(self) -> int:
+        """The requests refused because too many were waiting."""
+        return self._line.num_refused
 
     def submit(self, ticket: Ticket) -> None:
         """Queue a request. Raises QueueFull, or EngineFailed once closed."""
         with self._lock:
             self._require_open()
             self._take_over(ticket)
-            self.line.add(ticket)
+            self._line.add(ticket)
             self._wake()
 
     def submit_aside(self, ticket: Ticket) -> None:
@@ -61,9 +83,9 @@ class AskedWork:
                 ticket.end("cancelled")
             else:
                 self._wake()
-                self.line.aside = ticket
+                self._line.aside = ticket
 
-    def ask_size(
+    def size(
         self,
         asked: Callable[[EngineFacts], ChatRequest],
         on_size: Callable[[PromptSize | None], None],
@@ -88,14 +110,14 @@ class AskedWork:
         made = OwnerCall(act)
         with self._lock:
             self._require_open()
-            self.calls.append(made)
+            self._calls.append(made)
             self._wake()
         return cast(Result, made.result())
 
     def cancel_all(self) -> None:
         """End all answers."""
         with self._lock:
-            for ticket in self.line:
+            for ticket in self._line:
                 ticket.is_cancelled = True
             self._owned.stop()
             self._lock.notify_all()
@@ -107,14 +129,14 @@ class AskedWork:
 
     def _has_requests(self) -> bool:
         """Return True if anything but a text beside the conversations is asked for."""
-        return bool(not self.line.is_empty or self.calls or self._sizing)
+        return bool(not self._line.is_empty or self._calls or self._sizing)
 
     def _wake(self) -> None:
         """End what is only done while nothing is asked for, and wake the thread."""
-        if self._sizing is not None and (self.calls or not self.line.is_empty):
+        if self._sizing is not None and (self._calls or not self._line.is_empty):
             self._sizing.postpone()
-        if (aside := self.line.aside) is not None:
-            self.line.aside = None
+        if (aside := self._line.aside) is not None:
+            self._line.aside = None
             aside.is_cancelled = True
             if aside not in self._current:
                 aside.end("cancelled")
@@ -123,8 +145,8 @@ class AskedWork:
         self._lock.notify_all()
 
     def _require_open(self) -> None:
-        if self.is_closing:
-            raise self.lost or EngineFailed("the engine is shutting down")
+        if self._is_closing:
+            raise self._lost or EngineFailed("the engine is shutting down")
 
     def _cancel(self, ticket: Ticket) -> None:
         """Stop an answer in progress; one that has no turn now leaves its place at once.
@@ -134,7 +156,7 @@ class AskedWork:
         with self._lock:
             others = [each for each in self._current if each is not ticket]
             if ticket not in self._current or self._measured_for in others:
-                self.line.drop_cancelled(in_turn=others)
+                self._line.drop_cancelled(in_turn=others)
             elif others:  # the others go on
                 self._owned.pause()
             else:
@@ -143,43 +165,41 @@ class AskedWork:
 
     # --- the owning thread
 
-    @property
-    def _facts(self) -> EngineFacts:
-        if (facts := self._owned.facts) is None:
-            raise EngineFailed("the engine is not loaded")
-        return facts
-
-    def next(
+    def _next(
         self, seconds: float
     ) -> tuple[OwnerCall | None, Sequence[Ticket], SizeQuestion | None]:
         """Return what to do next: a call first, then the answers whose turn it is."""
         with self._lock:
-            if not self.is_wanted_now():
+            if not self._is_wanted_now():
                 self._lock.wait(seconds)
-            self.line.drop_cancelled()
-            if self.calls:
-                return self.calls.popleft(), (), None
-            self.line.let_in(most_in_turn(self._facts))
-            if self.line.active:
-                return None, self.line.group(self._facts.at_once), None
+            self._line.drop_cancelled()
+            if self._calls:
+                return self._calls.popleft(), (), None
+            self._line.let_in(most_in_turn(self.facts))
+            if self._line.active:
+                return None, self._line.group(self.facts.at_once), None
             sizing, self._sizing = self._sizing, None
-            aside = None if sizing else self.line.aside
+            aside = None if sizing else self._line.aside
             return None, [aside] if aside else (), sizing
 
-    def is_wanted_now(self) -> bool:
+    def _is_wanted_now(self) -> bool:
         """Return True if something is asked for while the thread is idle."""
-        return bool(self._has_requests() or self.line.aside or self.is_closing)
+        with self._lock:
+            return bool(self._has_requests() or self._line.aside or self._is_closing)
 
-    def is_wanted(self) -> bool:
+    def _is_wanted(self) -> bool:
         """Return True if another request waits for the engine, and an answer may be interrupted."""
-        has_others = self.line.has_others(self._current)
-        return self._facts.takes_turns and bool(has_others or self.calls)
+        with self._lock:
+            has_others = self._line.has_others(self._current)
+            return self.facts.takes_turns and bool(has_others or self._calls)
 
-    def may_join(self) -> bool:
+    def _may_join(self) -> bool:
         """Return True if a request waits that could be decoded together with those in turn."""
-        return len(self._current) < self._facts.at_once and self.line.could_join(self._current)
+        with self._lock:
+            is_room = len(self._current) < self.facts.at_once
+            return is_room and self._line.could_join(self._current)
 
-    def begin_turn(self, tickets: Sequence[Ticket]) -> list[Ticket]:
+    def _begin_turn(self, tickets: Sequence[Ticket]) -> list[Ticket]:
         """Begin a turn of those that are not given up; return them."""
         with self._lock:
             self._current = left = [each for each in tickets if not each.is_cancelled]
@@ -187,56 +207,61 @@ class AskedWork:
                 ticket.begin_turn()
         return left
 
-    def end_turn(self, left: Sequence[Ticket]) -> None:
+    def _end_turn(self, left: Sequence[Ticket]) -> None:
         """End a turn; the answers that are left go to the end of the line."""
         with self._lock:
             for ticket in left:
-                self.line.rotate(ticket)
+                self._line.rotate(ticket)
             self._current = ()
 
     @contextmanager
-    def measuring_for(self, ticket: Ticket) -> Iterator[None]:
+    def _measuring_for(self, ticket: Ticket) -> Iterator[None]:
         """Measure for an answer meanwhile: no other one that is given up stops that."""
-        self._measured_for = ticket
+        with self._lock:
+            self._measured_for = ticket
         try:
             yield
         finally:
-            self._measured_for = None
+            with self._lock:
+                self._measured_for = None
 
-    def wait(self, seconds: float) -> None:
+    def _wait_for_work(self, seconds: float) -> None:
         """Wait until something is asked for, or some time has passed."""
         with self._lock:
-            self._lock.wait_for(self.is_wanted_now, seconds)
+            self._lock.wait_for(self._is_wanted_now, seconds)
 
-    def close(self, error: SpecchatError) -> bool:
-        """Take nothing more; return whether the engine was lost, with this error, until then."""
+    def _close_line(self, error: SpecchatError | None = None) -> bool:
+        """Take nothing more, from any thread; return whether that was so before.
+
+        With an error the engine was lost, unless it was closed before.
+        """
         with self._lock:
-            is_lost = not self.is_closing
-            self.is_closing = True
-            self.lost = error if is_lost else None
-        return is_lost
+            was_closing, self._is_closing = self._is_closing, True
+            if not was_closing:
+                self._lost = error
+            self._lock.notify_all()
+        return was_closing
 
-    def end(
+    def _end(
         self, ticket: Ticket, finish: Finish | None, error: SpecchatError | None = None
     ) -> None:
         """End an answer, with an error if it failed."""
         with self._lock:
-            self.line.remove(ticket)
-        if error is not None:
-            self.last_error = error
+            self._line.remove(ticket)
+            self.last_error = error or self.last_error
         ticket.end(finish, error)
 
-    def end_all(self, error: SpecchatError, *, is_lost: bool) -> None:
+    def _end_all(self, error: SpecchatError, *, is_lost: bool) -> None:
         """End what is asked for; under the lock, so that nothing is added beside it."""
         with self._lock:
-            for ticket in self.line:
+            for ticket in self._line:
                 ticket.end(None, error) if is_lost else ticket.end("cancelled")
             if self._sizing is not None:
                 self._sizing.postpone()
-        self.fail_calls(error)
+        self._fail_calls(error)
 
-    def fail_calls(self, error: SpecchatError) -> None:
+    def _fail_calls(self, error: SpecchatError) -> None:
         """End the calls that wait."""
         with self._lock:
-            while self.calls:
-                self.calls.popleft().fail(error)
+            while self._calls:
+                self._calls.popleft().fail(error)

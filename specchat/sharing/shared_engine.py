@@ -17,9 +17,7 @@ from specchat.decoding.chunk import Finish
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, EngineFailed, SpecchatError
 from specchat.images.image import Image
-from specchat.requests.answer_request import ChatRequest
 from specchat.requests.progress import Progress, Stage
-from specchat.requests.prompt_size import PromptSize
 from specchat.sharing.answer_turn import Turn
 from specchat.sharing.asked_work import AskedWork
 from specchat.sharing.engine_events import EngineEvents, NoEvents
@@ -45,8 +43,8 @@ SECONDS_TO_END = 2.5
 Result = TypeVar("Result")
 
 
-class SharedEngine:
-    """An engine with several clients, and the thread that owns it.
+class SharedEngine(AskedWork):
+    """An engine with several clients, and the thread that owns it and does what they ask.
 
     If the engine's process ends by itself, its answers fail. With `reloads` it is loaded again, as
     a server needs; else it is lost, and so are all requests.
@@ -68,8 +66,8 @@ class SharedEngine:
         Loading begins once the engine that was there `before` has freed its memory.
         """
         self._events: EngineEvents = events or NoEvents()
-        self._owned = OwnedEngine(load, engine, self._events, lambda: not self._asked.is_closing)
-        self._asked = AskedWork(self._owned, most_waiting)
+        owned = OwnedEngine(load, engine, self._events, lambda: not self._is_closing)
+        super().__init__(owned, most_waiting)
         self._before, self._log = before, log
         self.reloads = reloads
         self.before_end: Callable[[], object] = lambda: None
@@ -81,13 +79,6 @@ class SharedEngine:
     # --- clients, from any thread
 
     @property
-    def facts(self) -> EngineFacts:
-        """The facts about the engine, once it is loaded. Raises EngineFailed before."""
-        if (facts := self._owned.facts) is None:
-            raise EngineFailed("the engine is not loaded")
-        return facts
-
-    @property
     def is_loaded(self) -> bool:
         """Whether the engine has been loaded."""
         return self._owned.facts is not None
@@ -96,61 +87,17 @@ class SharedEngine:
         """Return the facts once the engine is loaded. Raises the error that loading failed with."""
         self._is_settled.wait()
         if (facts := self._owned.facts) is None:
-            raise self._asked.lost or Cancelled("the engine is shutting down")
+            raise self._lost or Cancelled("the engine is shutting down")
         return facts
-
-    def submit(self, ticket: Ticket) -> None:
-        """Queue a request. Raises QueueFull, or EngineFailed once closed."""
-        self._asked.submit(ticket)
-
-    def submit_aside(self, ticket: Ticket) -> None:
-        """Queue a request that is answered while nothing else is asked for, which ends it."""
-        self._asked.submit_aside(ticket)
-
-    def size(
-        self,
-        asked: Callable[[EngineFacts], ChatRequest],
-        on_size: Callable[[PromptSize | None], None],
-    ) -> None:
-        """Report how much of the context a conversation would take, as `AskedWork.ask_size`."""
-        self._asked.ask_size(asked, on_size)
-
-    def forget_size(self) -> None:
-        """Drop a question for a size that waits."""
-        self._asked.forget_size()
-
-    def call(self, act: Callable[[Engine], Result]) -> Result:
-        """Do something with the engine between two answers' turns, and wait for the result."""
-        return self._asked.call(act)
 
     def image_tokens(self, image: Image) -> list[int]:
         """Return an image as tokens, without waiting for answers; raises as the engine does."""
         return self._owned.image_tokens(image)
 
     @property
-    def last_error(self) -> SpecchatError | None:
-        """What the last answer that failed has failed with."""
-        return self._asked.last_error
-
-    @property
     def num_restarts(self) -> int:
         """How often the engine died and was loaded again."""
         return self._owned.num_restarts
-
-    @property
-    def num_waiting(self) -> int:
-        """The requests that have not begun."""
-        return len(self._asked.line.waiting)
-
-    @property
-    def num_running(self) -> int:
-        """The answers that have begun and take turns."""
-        return len(self._asked.line.active)
-
-    @property
-    def num_refused(self) -> int:
-        """The requests refused because too many were waiting."""
-        return self._asked.line.num_refused
 
     def held_bytes(self) -> int:
         """Return the bytes of the host's memory that closing frees at once, 0 if unknown."""
@@ -158,15 +105,11 @@ class SharedEngine:
 
     def has_ended(self) -> bool:
         """Return True if the engine has ended, or its process has and is not started again."""
-        return self._asked.is_closing or (not self.reloads and self._owned.has_ended())
-
-    def cancel_all(self) -> None:
-        """End all answers."""
-        self._asked.cancel_all()
+        return self._is_closing or (not self.reloads and self._owned.has_ended())
 
     def end(self) -> None:
         """End all answers and then the engine, without waiting for that."""
-        self._asked.is_closing = True
+        self._close_line()
         self.cancel_all()
 
     def wait(self, seconds: float) -> None:
@@ -183,7 +126,7 @@ class SharedEngine:
 
     def kill(self) -> None:
         """End all answers and kill the engine's own process."""
-        self._asked.is_closing = True
+        self._close_line()
         self._owned.kill()
 
     # --- the owning thread
@@ -202,23 +145,23 @@ class SharedEngine:
             pass
         except Exception as raised:  # noqa: BLE001  # a thread that ends silently is worse
             error = self._readable(raised)
-        is_lost = self._asked.close(error)
+        is_lost = not self._close_line(error)
         self._is_settled.set()
-        self._asked.fail_calls(error)  # those that wait for them may hold what `before_end` closes
+        self._fail_calls(error)  # those that wait for them may hold what `before_end` closes
         for end in (self.before_end, self._owned.close):
             try:
                 end()
             except Exception as raised:  # noqa: BLE001  # what waits must end all the same
                 self._readable(raised)
-        self._asked.end_all(error, is_lost=is_lost)
+        self._end_all(error, is_lost=is_lost)
         if is_lost:
             self._events.lost(error)
 
     def _serve(self) -> None:
         """Do what is asked for until the engine is closed. Raises EngineFailed if it is lost."""
         idle = IdleTime()
-        while not self._asked.is_closing:
-            made, tickets, sizing = self._asked.next(IDLE_SECONDS)
+        while not self._is_closing:
+            made, tickets, sizing = self._next(IDLE_SECONDS)
             if made or tickets or sizing:
                 self._do(made, tickets, sizing)
                 idle = IdleTime()
@@ -229,8 +172,8 @@ class SharedEngine:
                 if not self.reloads:
                     raise
             except SpecchatError as error:  # a reload failed: it is tried again, but not at once
-                self._asked.last_error = error
-                self._asked.wait(SECONDS_TO_RELOAD)
+                self.last_error = error
+                self._wait_for_work(SECONDS_TO_RELOAD)
 
     def _do(
         self, made: OwnerCall | None, tickets: Sequence[Ticket], sizing: SizeQuestion | None
@@ -242,7 +185,7 @@ class SharedEngine:
             if made is not None:
                 made.fail(self._readable(error))
             elif tickets:
-                self._asked.end(tickets[0], None, self._readable(error))
+                self._end(tickets[0], None, self._readable(error))
             elif sizing is not None:
                 sizing.postpone()
             if not self.reloads:
@@ -260,31 +203,31 @@ class SharedEngine:
         seconds = monotonic() - idle.since
         if not idle.is_measured and seconds >= SECONDS_TO_MEASURE:
             idle.is_measured = True  # what did not work now may after the next answer
-            self._owned.measure(engine, lambda *_: not self._asked.is_wanted_now())
+            self._owned.measure(engine, lambda *_: not self._is_wanted_now())
         if not idle.is_kept and seconds >= SECONDS_TO_KEEP:
             idle.is_kept = True
-            self._owned.keep(engine, self._asked.is_wanted_now)
+            self._owned.keep(engine, self._is_wanted_now)
 
     def _take_turn(self, engine: Engine, tickets: Sequence[Ticket]) -> None:
         """Answer for a while; answers that are not over go to the end of the line."""
-        left = self._asked.begin_turn(tickets)
+        left = self._begin_turn(tickets)
         try:
             for ticket in list(left):
                 self._make_ready(engine, ticket)
             left[:] = [ticket for ticket in left if not ticket.is_over]
             if left:
-                turn = Turn(engine, list(left), self._asked.is_wanted, self._asked.may_join)
+                turn = Turn(engine, list(left), self._is_wanted, self._may_join)
                 for ticket, end in turn.take():
                     left.remove(ticket)
                     error = end if isinstance(end, SpecchatError) else None
-                    self._asked.end(ticket, None if error else cast(Finish, end), error)
+                    self._end(ticket, None if error else cast(Finish, end), error)
         except Exception as error:
             while left:
-                self._asked.end(left.pop(), None, self._readable(error))
+                self._end(left.pop(), None, self._readable(error))
             if isinstance(error, EngineFailed) and not self.reloads:
                 raise
         finally:
-            self._asked.end_turn(left)
+            self._end_turn(left)
 
     def _make_ready(self, engine: Engine, ticket: Ticket) -> None:
         """Measure what an answer needs to know; end it if that fails or is given up."""
@@ -293,9 +236,9 @@ class SharedEngine:
         except EngineFailed:
             raise
         except Exception as error:  # noqa: BLE001  # the others in its turn have no part in it
-            self._asked.end(ticket, None, self._readable(error))
+            self._end(ticket, None, self._readable(error))
         if ticket.is_cancelled:
-            self._asked.end(ticket, "cancelled")
+            self._end(ticket, "cancelled")
 
     def _measure_for(self, engine: Engine, ticket: Ticket) -> None:
         """Measure what an answer needs to know, until it is given up."""
@@ -306,7 +249,7 @@ class SharedEngine:
                 ticket.report(Progress(stage, share))
                 return not ticket.is_cancelled
 
-            with self._asked.measuring_for(ticket):
+            with self._measuring_for(ticket):
                 self._owned.measure(engine, report, only_exactness=not ticket.measures_first)
         ticket.lacks_exactness |= engine.facts.lacks_exactness(options)
 

@@ -57,11 +57,11 @@ class TicketLine:
 
     def has_others(self, than: Collection[Ticket]) -> bool:
         """Whether another ticket than these could have a turn now."""
-        return self.may_let_in or any(each not in than for each in tuple(self.active))
+        return self.may_let_in or any(each not in than for each in self.active)
 
     def could_join(self, group: Collection[Ticket]) -> bool:
         """Whether another ticket than these could be decoded together with them."""
-        others = [each for each in tuple(self.active) if each not in group]
+        others = [each for each in self.active if each not in group]
         return self.may_let_in or any(each.may_be_interrupted for each in others)
 
     def group(self, most: int) -> list[Ticket]:

@@ -269,7 +269,7 @@ def test_a_full_queue_refuses_what_is_too_much(
     demo_server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 64 requests at once, 4 take turns and 8 wait; the others may try again later."""
-    monkeypatch.setattr(demo_server.service.engine._asked.line, "_most_waiting", 8)
+    monkeypatch.setattr(demo_server.service.engine._line, "_most_waiting", 8)
     with ThreadPoolExecutor(64) as pool, held(demo_server):
         connections = [
             sent(demo_server, stream=bool(number % 2), max_tokens=3) for number in range(64)

@@ -189,7 +189,7 @@ def test_a_request_that_finds_the_queue_full_is_counted(
 ) -> None:
     """As refused, and nowhere else: it has no answer."""
     before = figures_of(server)
-    monkeypatch.setattr(server.service.engine._asked.line, "_most_waiting", -MOST_IN_TURN)
+    monkeypatch.setattr(server.service.engine._line, "_most_waiting", -MOST_IN_TURN)
     body = {"messages": [{"role": "user", "content": QUESTION}]}
     assert server.client.post("/v1/chat/completions", json=body).status_code == 503
     after = figures_of(server)
