@@ -1,9 +1,12 @@
 """Gemma 4's assistants: prediction heads that read their target's KV cache and have none."""
 
 from dataclasses import replace
-from operator import mod
 
-from specchat.gguf.fatal_values import why_types_unusable
+from specchat.gguf.fatal_values import (
+    values_of_layers,
+    why_heads_unusable,
+    why_types_unusable,
+)
 from specchat.gguf.header import Header
 from specchat.gguf.vocabulary_facts import why_another_model
 
@@ -17,10 +20,7 @@ def why_unusable(header: Header) -> str | None:
     has_windows = any(windows) if isinstance(windows, tuple) else bool(windows)
     if not is_whole or not has_windows:
         return f"{header.name} does not have the layers of an assistant"
-    heads, of_keys = _of_layers(header, "head_count"), _of_layers(header, "head_count_kv")
-    if not all(of_keys) or any(map(mod, heads, of_keys)):
-        return f"{header.name} has attention heads that do not fit together"
-    return why_types_unusable(header)
+    return why_heads_unusable(header) or why_types_unusable(header)
 
 
 def why_unfit(target: Header, head: Header) -> str | None:
@@ -65,6 +65,4 @@ def _last_two(header: Header, key: str) -> tuple[int, ...]:
 
 def _of_layers(header: Header, key: str) -> tuple[int, ...]:
     """Return an attention value of each layer, zeros if the file lacks it."""
-    value = header.metadata.get(f"{header.architecture}.attention.{key}", 0)
-    values = value if isinstance(value, tuple) else (value,) * header.num_layers
-    return tuple(number if isinstance(number, int) else 0 for number in values)
+    return values_of_layers(header, f"attention.{key}")

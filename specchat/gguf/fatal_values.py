@@ -1,9 +1,14 @@
-"""Values in files for which llama.cpp ends the process, rather than refuse the file."""
+"""Values in files for which llama.cpp ends the process, rather than refuse the file.
+
+The lists of architectures follow llama_model_rope_type in its llama-model.cpp, and the assertions
+at the head of the graphs in its models/*.cpp.
+"""
 
 from specchat.gguf import reduced_vocabulary
-from specchat.gguf.header import SCALINGS, Header
+from specchat.gguf.header import SCALINGS, Header, Value
 from specchat.gguf.tensor_types import STORED_TYPES
 
+OTHER_FILE = "the file may be damaged, or of a kind that llama.cpp does not support: choose another"
 INDICES = frozenset({reduced_vocabulary.MAP, "masked_embd_ordering"})
 """Tensors of token ids: llama.cpp multiplies by none of them, and does not read the second one."""
 NO_WEIGHTS = frozenset({"i8", "i16", "i32", "i64", "f64", "q8_1", "q8_K"})
@@ -16,20 +21,47 @@ PARTS, NUM_PARTS = "rope.dimension_sections", 4
 ALWAYS_IN_PARTS = frozenset(
     {
         *("qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp"),
+        "paddleocr",
     }
 )
-"""Architectures that rotate in parts, whatever the file says (llama_model_rope_type)."""
+"""Architectures that rotate in parts, whatever the file says."""
 ROTATING_WHOLE = frozenset(
-    {"cohere2moe", "hunyuan-dense", "hunyuan_vl", "hy_v3", "qwen3", "qwen3moe"}
+    {
+        *("apertus", "arcee", "arctic", "baichuan", "chameleon", "codeshell", "cogvlm"),
+        *("cohere2moe", "dbrx", "deci", "deepseek", "dots1", "ernie4_5", "ernie4_5-moe"),
+        *("exaone", "exaone-moe", "exaone4", "falcon", "granite", "granite_swa", "granitemoe"),
+        *("graniteswitch", "grok", "grovemoe", "hunyuan-dense", "hunyuan-moe", "hunyuan_vl"),
+        *("hy_v3", "internlm2", "jais2", "llama", "llama4", "maincoder", "mellum", "minicpm"),
+        *("mistral3", "olmo", "olmo2", "olmoe", "orion", "paddleocr", "pangu-embedded", "plamo"),
+        *("qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe"),
+        *("seed_oss", "smallthinker", "smollm3", "starcoder2", "talkie", "xverse"),
+    }
 )
-"""Architectures with heads or drafts that rotate all of a key, which is as long as a value."""
+"""Architectures that rotate all of a key, which is as long as a value."""
+WITH_EQUAL_HEADS = ROTATING_WHOLE | {
+    *("afmoe", "bailingmoe2", "bitnet", "bloom", "chatglm", "cohere2", "command-r", "glm4"),
+    *("glm4moe", "gpt2", "gptneox", "granitehybrid", "jais", "laguna", "maple", "minimax-01"),
+    *("minimax-m2", "minimax-m3", "mpt", "muse-glimmer", "nanbeige", "nemotron", "nemotron_h"),
+    *("nemotron_h_moe", "openelm", "phi2", "phi3", "phimoe", "qwen", "qwen35", "qwen35moe"),
+    *("qwen3next", "refact", "spark2_5", "stablelm", "starcoder"),
+    *("deepseek4", "dflash", "eagle3"),
+}
+"""Architectures of which a key is as long as a value, whatever they rotate of it."""
 WITH_WINDOWS = frozenset({"gemma4", "mimo2", "step35"})
 """Architectures of which at least one layer slides a window, as their files list."""
 WITH_DELTA_NETS = frozenset({"qwen3next", "qwen35", "qwen35moe"})
 AS_WIDE_AS_HEADS = frozenset({"lfm2", "lfm2moe"})
 COMPRESSING, INDEXED_RATIO = "deepseek4", 4
-NOT_ROTATING = "glm5-next"
-"""An architecture whose attention knows no positions."""
+NOT_ROTATING = frozenset(
+    {
+        *("arwkv7", "bloom", "gpt2", "jais", "jamba", "kimi-k3", "kimi-linear", "mamba", "mamba2"),
+        *("mpt", "nemotron_h", "nemotron_h_moe", "refact", "rwkv6", "rwkv6qwen2", "rwkv7", "t5"),
+        "glm5-next",
+    }
+)
+"""Architectures whose attention knows no positions, whatever the file says of them."""
+NEVER_TO_ROTATE = "glm5-next"
+"""The one whose file must say that it rotates nothing."""
 
 
 def why_fatal(header: Header) -> str | None:
@@ -52,14 +84,20 @@ def why_types_unusable(head: Header) -> str | None:
 
 
 def why_heads_unusable(draft: Header) -> str | None:
-    """Return why the attention of a draft whose layers are all alike cannot be used."""
-    heads = draft.own("attention.head_count")
-    shared = draft.own("attention.head_count_kv", heads)
-    usual = _usual_length(draft)
-    widths = [draft.own(f"attention.{part}_length", usual) for part in ("key", "value")]
-    if heads < 1 or shared < 1 or heads % shared or widths[0] != widths[1]:
-        return f"{draft.name} has attention heads that do not fit together"
-    return None
+    """Return why the attention heads of a draft's layers cannot be used."""
+    heads = values_of_layers(draft, "attention.head_count")
+    of_keys = values_of_layers(draft, "attention.head_count_kv", heads)
+    pairs = zip(heads, of_keys, strict=False)
+    if all(num > 0 and shared > 0 and num % shared == 0 for num, shared in pairs):
+        return None
+    return f"{draft.name} has attention heads that do not fit together"
+
+
+def values_of_layers(header: Header, key: str, default: Value = 0) -> tuple[int, ...]:
+    """Return a number of each layer: one in the file counts for every layer."""
+    value = header.metadata.get(f"{header.architecture}.{key}", default)
+    values = value if isinstance(value, tuple) else (value,) * header.num_layers
+    return tuple(number if isinstance(number, int) else 0 for number in values)
 
 
 def parts_of_rotation(header: Header) -> tuple[object, ...]:
@@ -125,14 +163,16 @@ def _why_compression(header: Header) -> str | None:
 def _why_rotation(header: Header) -> str | None:
     """Return which rotation of queries and keys does not fit their length.
 
-    Layers with a sliding window have the values of the others, unless they have their own. A model
-    without attention heads rotates nothing. llama.cpp never ends a rotation of nothing.
+    Layers with a sliding window have the values of the others, unless they have their own. Where
+    nothing is rotated though something must be, llama.cpp never comes back from it.
     """
-    usual = _usual_length(header)
-    if not usual or header.architecture == NOT_ROTATING:
-        return None
+    usual, kind = _usual_length(header), header.architecture
     length = header.own("attention.key_length", usual)
     rotated = header.own("rope.dimension_count", length)
+    if kind == NEVER_TO_ROTATE and rotated:
+        return f"it rotates {rotated} of {length} numbers of each attention head, instead of none"
+    if not usual or kind in NOT_ROTATING:
+        return None
     in_window = header.own("attention.key_length_swa", length)
     rotated_in_window = header.own("rope.dimension_count_swa", min(rotated, in_window))
     for number, of_all in ((rotated, length), (rotated_in_window, in_window)):
@@ -142,17 +182,17 @@ def _why_rotation(header: Header) -> str | None:
 
 
 def _why_parts(header: Header) -> str | None:
-    """Return why the parts of positions cannot be used."""
-    key, parts = f"{header.architecture}.{PARTS}", parts_of_rotation(header)
-    if key not in header.metadata or (not parts and header.architecture not in ALWAYS_IN_PARTS):
-        return None  # llama.cpp refuses a file that lacks them, where it needs them
+    """Return why the parts of positions cannot be used; some architectures need them."""
+    parts = parts_of_rotation(header)
+    if not parts and header.architecture not in ALWAYS_IN_PARTS:
+        return None
     numbers = [part for part in parts if type(part) is int and part >= 0]
     length = header.own("attention.key_length", _usual_length(header))
     rotated = header.own("rope.dimension_count", length)
     is_known = len(numbers) == len(parts) == NUM_PARTS
     if is_known and sum(numbers[:3]) > 0 and sum(numbers) <= rotated:
         return None
-    return "it has parts of positions that llama.cpp cannot use"
+    return "it has parts of positions that llama.cpp cannot use, or lacks them"
 
 
 def _why_sizes(header: Header) -> str | None:
@@ -163,12 +203,11 @@ def _why_sizes(header: Header) -> str | None:
         of_heads = header.own("ssm.state_size") * header.own("ssm.time_step_rank")
         if header.own("ssm.inner_size") != of_heads:
             return f"its states of {of_heads} numbers do not fit its ssm.inner_size"
-    is_equal = keys == values
-    if kind in ROTATING_WHOLE and not (
-        is_equal and header.own("rope.dimension_count", keys) == keys
-    ):
-        return f"it does not rotate all {keys} numbers of its keys, or they are not its values'"
-    if kind == COMPRESSING and not (is_equal and header.own("attention.head_count_kv", 1) == 1):
+    if usual and kind in WITH_EQUAL_HEADS and keys != values:
+        return f"its keys have {keys} numbers, its values {values}"
+    if usual and kind in ROTATING_WHOLE and header.own("rope.dimension_count", keys) != keys:
+        return f"it does not rotate all {keys} numbers of its keys"
+    if kind == COMPRESSING and header.own("attention.head_count_kv", 1) != 1:
         return "its compressed keys are not its values"
     heads = header.own("attention.head_count")
     if kind in AS_WIDE_AS_HEADS and heads and heads * keys != header.own("embedding_length"):
@@ -186,7 +225,11 @@ def _why_windows(header: Header) -> str | None:
 
 
 def _usual_length(header: Header) -> int:
-    """Return the share of the width that an attention head has, 0 if the first layer has none."""
+    """Return the share of the width that an attention head has.
+
+    0 if the first layer has none: llama.cpp then takes no length from the file, and lengths are
+    not checked here either.
+    """
     heads = header.metadata.get(f"{header.architecture}.attention.head_count")
     first = heads[0] if isinstance(heads, tuple) and heads else heads
     return header.own("embedding_length") // first if isinstance(first, int) and first > 0 else 0

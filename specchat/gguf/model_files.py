@@ -4,7 +4,7 @@ from pathlib import Path
 
 from specchat.errors import IncompatibleDraft, ModelWontLoad
 from specchat.gguf.draft_kinds import is_head_only, kind_of_file, own_head, why_no_head
-from specchat.gguf.fatal_values import why_fatal
+from specchat.gguf.fatal_values import OTHER_FILE, why_fatal
 from specchat.gguf.header import Header
 from specchat.gguf.purpose import why_no_text
 from specchat.gguf.reader import read_header
@@ -32,7 +32,7 @@ def require_text(header: Header) -> None:
     if reason := why_unwritten(header):
         raise ModelWontLoad(reason)
     if reason := why_fatal(header):
-        raise ModelWontLoad(f"{header.path} cannot be loaded: {reason}; download it again")
+        raise ModelWontLoad(f"{header.path} cannot be loaded: {reason}; {OTHER_FILE}")
 
 
 def read_pair(

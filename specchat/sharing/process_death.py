@@ -2,6 +2,7 @@
 
 from specchat.engine.api import Loading
 from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
+from specchat.gguf.fatal_values import OTHER_FILE
 from specchat.planning.device import find_machine
 from specchat.sharing import engine_host
 from specchat.system.logs import failed_assertion, latest_log, log_path
@@ -9,7 +10,6 @@ from specchat.system.python_child import ILLEGAL_INSTRUCTION, death_of
 
 LOGS = (engine_host.LOG, "llama.log")
 """The logs of the process's output and of llama.cpp."""
-OTHER_FILE = "the file may be damaged, or of a kind that llama.cpp does not support: choose another"
 OTHER_CPU = "llama.cpp was built for another CPU: `specchat doctor` prints how to rebuild it"
 BAD_ADDRESS = ("SIGSEGV", "SIGBUS", "an access violation")
 """How a process may end if the build uses AMX on a virtual machine that reports it in vain."""

@@ -83,7 +83,7 @@ def test_a_number_that_ends_the_process_is_refused(
 ) -> None:
     """Of a target as of a draft."""
     require_text(header)
-    with pytest.raises(ModelWontLoad, match=reason):
+    with pytest.raises(ModelWontLoad, match=f"{reason}.*choose another"):
         require_text(with_own(header, **own))
 
 
@@ -114,10 +114,14 @@ def test_a_number_that_llama_cpp_takes_is_not_refused(header: Header, own: dict[
     [
         ("hy_v3", {}, None),
         ("hy_v3", {"rope__dimension_count": 8}, "does not rotate all 16 numbers"),
-        ("hy_v3", {"attention__value_length": 8}, "does not rotate all 16 numbers"),
+        ("hy_v3", {"attention__value_length": 8}, "keys have 16 numbers, its values 8"),
+        ("olmo2", {"rope__dimension_count": 8}, "does not rotate all 16 numbers"),
+        ("glm4moe", {"rope__dimension_count": 8}, None),
+        ("glm4moe", {"attention__value_length": 8}, "keys have 16 numbers, its values 8"),
+        ("mimo2", {"attention__value_length": 8}, None),
         ("deepseek4", {"attention__head_count_kv": 1}, None),
         ("deepseek4", {"attention__head_count_kv": 3}, "compressed keys are not its values"),
-        ("deepseek4", {"attention__value_length": 4}, "compressed keys are not its values"),
+        ("deepseek4", {"attention__value_length": 4}, "keys have 16 numbers, its values 4"),
         ("qwen3next", {"ssm__inner_size": 64}, None),
         ("qwen3next", {"ssm__inner_size": 32}, "do not fit its ssm.inner_size"),
         ("mimo2", {"attention__sliding_window_pattern": (False, True), "block_count": 2}, None),
@@ -140,17 +144,34 @@ def test_sizes_that_llama_cpp_does_not_compare_are_compared(
     assert (reason in (found or "")) if reason else found is None
 
 
-def test_an_architecture_that_rotates_in_parts_needs_them(header: Header) -> None:
-    """Otherwise, llama.cpp ends the process."""
-    own = {"general.architecture": "qwen2vl"}
-    qwen = replace(header, metadata={**header.metadata, **own})
-    assert why_fatal(qwen) is None  # llama.cpp refuses a file without them itself
-    assert (
-        why_fatal(with_own(qwen, rope__dimension_sections=(0, 0, 0, 0)))
-        == "it has parts of positions that llama.cpp cannot use"
-    )
+@pytest.mark.parametrize("kind", ["qwen2vl", "paddleocr"])
+def test_an_architecture_that_rotates_in_parts_needs_them(header: Header, kind: str) -> None:
+    """Otherwise, llama.cpp ends the process, and refuses few of the files that lack them."""
     width = {"embedding_length": 64, "attention__head_count": 4, "block_count": 1}
-    assert why_fatal(with_own(qwen, **width, rope__dimension_sections=(4, 2, 2, 0))) is None
+    named = replace(header, metadata={"general.architecture": kind})
+    for parts in ({}, {"rope__dimension_sections": (0, 0, 0, 0)}):
+        assert "parts of positions" in (why_fatal(with_own(named, **width, **parts)) or "")
+    assert why_fatal(with_own(named, **width, rope__dimension_sections=(4, 2, 2, 0))) is None
+
+
+@table(
+    ("kind", "own", "is_refused"),
+    [
+        ("jamba", {"rope__dimension_count": 0}, False),
+        ("nemotron_h", {"attention__key_length": 15, "attention__value_length": 15}, False),
+        ("kimi-linear", {"rope__dimension_count": 64}, False),
+        ("glm5-next", {"rope__dimension_count": 0}, False),
+        ("glm5-next", {}, True),
+        ("command-r", {"rope__dimension_count": 0}, True),
+    ],
+)
+def test_attention_without_positions_rotates_nothing(
+    header: Header, kind: str, own: dict[str, Any], is_refused: bool
+) -> None:
+    """So what its file says of a rotation counts for nothing, but where llama.cpp asserts it."""
+    named = replace(header, metadata={"general.architecture": kind})
+    width = {"embedding_length": 64, "attention__head_count": 4, "block_count": 1}
+    assert ("rotates" in (why_fatal(with_own(named, **width, **own)) or "")) == is_refused
 
 
 @table(
