@@ -5,7 +5,7 @@ the weights plus the default context.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -14,6 +14,7 @@ from specchat.gguf.model_files import read_pair
 from specchat.options.declarations import LoadOptions
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Machine
+from specchat.planning.forecast import free_rooms
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.planner import Planner
 from specchat.planning.text_copies import num_states, room_for_states
@@ -110,15 +111,14 @@ def memory_of_entry(entry: Entry) -> list[Memory]:
 
 def judge(need: float | None, machine: Machine) -> Fit:
     """Return how well models that need this much memory fit a machine."""
-    if need is None:
-        return "unknown"
-    if machine.gpus and need <= machine.room_on_gpus:
+    on_gpus, in_all = free_rooms(replace(machine, free=machine.free or 0))
+    if need is not None and need <= on_gpus:
         return "fits the GPU"
-    if machine.free is None:
+    if need is None or machine.free is None:
         return "unknown"
-    if machine.gpus and need <= machine.room_in_all:
-        return "partly on the GPU"
-    return "fits in memory" if need <= machine.free else "too large"
+    if need > in_all:
+        return "too large"
+    return "partly on the GPU" if on_gpus else "fits in memory"
 
 
 def recommend(entries: Iterable[Entry], machine: Machine) -> Entry | None:

@@ -65,18 +65,9 @@ class Device:
 
     @property
     def budget(self) -> int:
-        """The free bytes that a plan may use."""
-        return max(0, self.free - self._spared)
-
-    @property
-    def room(self) -> int:
-        """The bytes for models if no other program uses the device."""
-        return self.total - self._spared
-
-    @property
-    def _spared(self) -> int:
-        """The bytes left to the screen, the driver and other programs; less on shared memory."""
-        return min(self.total // (16 if self.kind == "gpu" else 20), MOST_SPARED)
+        """The free bytes that a plan may use; a little is left to all else."""
+        spared = min(self.total // (16 if self.kind == "gpu" else 20), MOST_SPARED)
+        return max(0, self.free - spared)
 
 
 def as_devices(report: WorkerReport) -> tuple[Device, ...]:
@@ -131,18 +122,6 @@ class Machine:
     free: int | None
     gpus: tuple[Device, ...] | None = None
     repacks_weights: bool = True
-
-    @property
-    def room_on_gpus(self) -> int:
-        """The bytes for models on all GPUs together; integrated ones share the host's."""
-        own = sum(gpu.room for gpu in self.gpus or () if gpu.kind != "integrated")
-        shared = sum(gpu.room for gpu in self.gpus or () if gpu.kind == "integrated")
-        return own + min(shared, self.free or 0)
-
-    @property
-    def room_in_all(self) -> int:
-        """The bytes for models on the host and on GPUs with memory of their own."""
-        return (self.free or 0) + sum(gpu.room for gpu in self.gpus or () if gpu.kind == "gpu")
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,5 +155,5 @@ def test_gpus_without_memory_of_their_own_are_used_where_there_are_no_others() -
     assert gpus_of([host, shared, own]) == [own]
     assert gpus_of([host, shared]) == [shared]
     assert gpus_of([host]) == []
-    assert own.room == 7.5 * GIB
+    assert own.budget == 7.5 * GIB
     assert (own.label, shared.label) == ("RTX", "Vulkan0")

@@ -15,6 +15,7 @@ from specchat.planning.device import (
     known_workers,
     workers_path,
 )
+from specchat.planning.forecast import free_rooms
 
 CARD = Device("CUDA0", "a far card", "gpu", 5, 24 * 2**30, worker="10.0.0.2:50052")
 
@@ -33,7 +34,7 @@ def test_devices_of_workers_are_kept_beside_this_machines() -> None:
     assert known_workers(["10.0.0.3:50052"]) == ()
     assert find_machine().gpus == ()
     assert find_machine([CARD.worker]).gpus == (found,)
-    assert find_machine([CARD.worker]).room_on_gpus == CARD.total - 2**30
+    assert free_rooms(find_machine([CARD.worker]))[0] == CARD.total - 2**30
     assert workers_path().stat().st_mode & 0o777 == 0o600
 
 
