@@ -1,7 +1,7 @@
 """Use `specchat serve` from several clients for some time, and check that nothing in it grows.
 
     python scripts/check/soak_server.py [--minutes 60] [--clients 4] [--seed 1] [--pair demo]
-        [--at-once 1]
+        [--at-once 4]
 
 Each client has three conversations that grow, are edited and begin anew, by all APIs, streamed and
 whole, with all drafters; one request of six is left before its reply is whole. Prints memory (of
@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pair", default="demo")
-    parser.add_argument("--at-once", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=4)
     arguments = parser.parse_args()
     words = ("--pair", arguments.pair, "--at-once", str(arguments.at_once))
     with (

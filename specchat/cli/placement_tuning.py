@@ -55,12 +55,14 @@ class PlacementTuning:
     """Times the ways to place a pair, and keeps what it measured for the plans that follow.
 
     `timed` has what was measured, also where Ctrl+C or an error ended it, and `failed` why other
-    ways could not be; both are empty if there is only one. Plans take the way that is `used` from
+    ways could not be; both are empty if there is only one, or if a `problem` kept all of them from
+    being planned. Plans take the way that is `used` from
     then on, which may be one that was not timed.
     """
 
     timed: list[Timed] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
     used: str = ""
 
     def run(self, loading: Loading) -> None:
@@ -70,7 +72,7 @@ class PlacementTuning:
         try:
             devices = devices_now(loading)
         except SpecchatError as error:  # a worker is gone, for instance
-            self.failed["placement"] = str(error)
+            self.problem = str(error)
             return
         planner = planner_here(sizes, of_draft, devices, loading)
         plans, steps = planner.near(NEAR), dict[str, MeasuredStep]()
@@ -79,8 +81,9 @@ class PlacementTuning:
                 timed = time_placement(placed(loading, plan), plan)
             except SpecchatError as error:
                 self.failed[plan.way] = str(error)
-                if isinstance(error, WorkerUnavailable) or not isinstance(error, ModelWontLoad):
-                    continue  # which says nothing of this way
+                # a lost worker is a ModelWontLoad that says nothing of this way
+                if not isinstance(error, ModelWontLoad) or isinstance(error, WorkerUnavailable):
+                    continue
                 step_s = NEVER
             else:
                 self.timed.append(timed)
@@ -96,6 +99,8 @@ class PlacementTuning:
 
     def lines(self) -> Iterator[str]:
         """Yield what was measured, the quickest first, and why other ways could not be."""
+        if self.problem:
+            yield f"placements were not timed: {self.problem}"
         known = dict[str, str]()
         for each in sorted(self.timed, key=lambda each: each.step_s):
             rates = rate_text(each.tokens_per_second), rate_text(each.prompt_tokens_per_second)

@@ -63,7 +63,7 @@ class Rollback:
     ) -> None:
         self.name = name
         self.positions = Positions() if positions is None else positions
-        self.sequence, self._is_alone = sequence, is_alone
+        self._sequence, self._is_alone = sequence, is_alone
         self.room = 0
         self._context = context
         self._memory = api.llama_get_memory(context)
@@ -182,7 +182,7 @@ class Rollback:
     def remove_tail(self, length: int) -> bool:
         """Remove the tokens from `length` on; return False if the memory does not support it."""
         first = self.positions.at(length)
-        return bool(api.llama_memory_seq_rm(self._memory, self.sequence, first, TO_THE_END))
+        return bool(api.llama_memory_seq_rm(self._memory, self._sequence, first, TO_THE_END))
 
     def repeat(self, num_times: int) -> bool:
         """Fill the KV cache with copies of its tokens, which later ones attend to, too.
@@ -193,13 +193,13 @@ class Rollback:
         """
         if self.name not in {"tail", "window"} or not self._is_alone:
             return False
-        size = api.llama_state_seq_get_size_ext(self._context, self.sequence, 0)
+        size = api.llama_state_seq_get_size_ext(self._context, self._sequence, 0)
         state = (ctypes.c_uint8 * size)()
-        api.llama_state_seq_get_data_ext(self._context, state, size, self.sequence, 0)
+        api.llama_state_seq_get_data_ext(self._context, state, size, self._sequence, 0)
         for _ in range(num_times - 1):
             if not api.llama_state_seq_set_data_ext(self._context, state, size, COPY, 0):
                 return False
-            api.llama_memory_seq_cp(self._memory, COPY, self.sequence, 0, TO_THE_END)
+            api.llama_memory_seq_cp(self._memory, COPY, self._sequence, 0, TO_THE_END)
             api.llama_memory_seq_rm(self._memory, COPY, 0, TO_THE_END)
         return True
 
@@ -225,7 +225,7 @@ class Rollback:
 
     @property
     def _state_size(self) -> int:
-        return int(api.llama_state_seq_get_size_ext(self._context, self.sequence, PARTIAL_ONLY))
+        return int(api.llama_state_seq_get_size_ext(self._context, self._sequence, PARTIAL_ONLY))
 
     def _save(self, length: int) -> Checkpoint:
         size = self._state_size
@@ -233,13 +233,13 @@ class Rollback:
         if data.size < size:
             data = np.empty(size, np.uint8)
         written = api.llama_state_seq_get_data_ext(
-            self._context, address_of(data), size, self.sequence, PARTIAL_ONLY
+            self._context, address_of(data), size, self._sequence, PARTIAL_ONLY
         )
         return Checkpoint(length, data[: int(written)])
 
     def _restore(self, saved: Checkpoint) -> bool:
         read = api.llama_state_seq_set_data_ext(
-            self._context, address_of(saved.data), saved.num_bytes, self.sequence, PARTIAL_ONLY
+            self._context, address_of(saved.data), saved.num_bytes, self._sequence, PARTIAL_ONLY
         )
         return bool(read) and self.remove_tail(saved.length)
 
