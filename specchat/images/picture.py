@@ -6,20 +6,20 @@ Anyone may send an image, and decoders of image formats have had many faults.
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
 from specchat.errors import InvalidOption
 from specchat.images.image import Image
+from specchat.network.proxies import install_command
 from specchat.system.python_child import run_python
 
 MOST_BYTES = 20 * 2**20
 SECONDS = 30
 READ = "PNG, JPEG, WebP, GIF"
 TOO_LARGE = f"is too large: more than {MOST_BYTES >> 20} MiB"
-INSTALL_PILLOW = f"{sys.executable} -m pip install pillow"
+INSTALL_PILLOW = install_command("pillow")
 
 
 @dataclass(frozen=True, slots=True)
