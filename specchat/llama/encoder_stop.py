@@ -47,14 +47,18 @@ class EncoderStop:
             finally:
                 is_over.set()
 
+        is_asked = False
         while not is_over.is_set():  # its memory is freed after that, however often Ctrl+C comes
             try:
-                # Thread.start would wait for it. After Ctrl+C again: it may have come before
-                start_new_thread(work, ())
+                if not is_asked:
+                    is_asked = True
+                    start_new_thread(work, ())  # Thread.start would wait for it
                 while not is_over.wait(SECONDS_BETWEEN):  # with no limit, Ctrl+C may go unseen
                     pass
             except BaseException as raised:  # noqa: BLE001  # it is raised once that is over
                 self._is_given_up, interrupt = True, raised
+                if once.acquire(blocking=False):  # it has not begun, and now it never will
+                    break
         if interrupt:
             raise interrupt
         if self._is_cut:

@@ -97,3 +97,14 @@ def test_a_second_interrupt_does_not_leave_it_running() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert ended.is_set()
+
+
+def test_an_encoder_that_cannot_be_begun_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system gives no further thread, nothing is waited for."""
+
+    def refused(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("specchat.llama.encoder_stop.start_new_thread", refused)
+    with pytest.raises(RuntimeError, match="new thread"):
+        EncoderStop(AbortFlag()).run(lambda: 0)
