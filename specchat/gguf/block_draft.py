@@ -9,11 +9,10 @@ from specchat.gguf.fatal_values import (
     why_types_unusable,
 )
 from specchat.gguf.header import Header
-from specchat.gguf.layer_inputs import GIVING_LAST_OUTPUTS, why_not_given
+from specchat.gguf.layer_inputs import GIVING_LAST_OUTPUTS, layers_read, why_not_given
 from specchat.gguf.vocabulary_facts import (
     num_tokens,
     why_another_model,
-    with_vocabulary_size,
 )
 
 ARCHITECTURE = "dflash"
@@ -38,10 +37,8 @@ class BlockFacts:
 
 def block_facts(header: Header) -> BlockFacts:
     """Return the facts in a draft's header; zero or empty where the file lacks them."""
-    layers = header.metadata.get("dflash.target_layers", ())
-    kept = layers if isinstance(layers, tuple) else ()
     return BlockFacts(
-        layers=tuple(layer for layer in kept if isinstance(layer, int)),
+        layers=layers_read(header),
         size=header.own("block_size", USUAL_SIZE),
         mask=header.number("tokenizer.ggml.mask_token_id", -1),
         is_causal=header.metadata.get("dflash.attention.causal") is True,
@@ -79,8 +76,3 @@ def why_unfit(target: Header, draft: Header) -> str | None:
     if facts.mask >= (count := num_tokens(target)):
         return "its mask token is not in the target's vocabulary"
     return reduced_vocabulary.why_unfit(draft, count)
-
-
-def as_model(header: Header) -> Header:
-    """Return the header of a draft without embeddings as that of a whole model."""
-    return with_vocabulary_size(header)

@@ -22,6 +22,7 @@ from specchat.gguf import (
 )
 from specchat.gguf.fatal_values import why_fatal
 from specchat.gguf.header import Header
+from specchat.gguf.vocabulary_facts import with_vocabulary_size
 
 Input: TypeAlias = Literal["hidden states", "layer inputs"]
 """What a head reads from its target: the last layer's output, or the inputs of some layers."""
@@ -244,7 +245,7 @@ _block_kind = partial(
     architectures=frozenset({block_draft.ARCHITECTURE}),
     targets=layer_inputs.TARGETS,
     why_unfit=block_draft.why_unfit,
-    as_model=block_draft.as_model,
+    as_model=with_vocabulary_size,
     reads=frozenset({"layer inputs"}),
     drafts_blocks=True,
     rereads_accepted=True,
@@ -314,7 +315,7 @@ for _each in (
         file_names=r"^eagle[-_](?!\d*\.?\d*b)|(?<![a-z])eagle-?3(?!\d*\.?\d*b)",
         why_unusable=eagle_draft.why_unusable,
         why_unfit=eagle_draft.why_unfit,
-        as_model=eagle_draft.as_model,
+        as_model=with_vocabulary_size,
         reads=frozenset({"hidden states", "layer inputs"}),
         rereads_accepted=True,
         gives_all_logits=True,

@@ -1,47 +1,24 @@
 """EAGLE-3 drafts: which files hold one, and whether llama.cpp can run it."""
 
-from dataclasses import dataclass
-
 from specchat.gguf import reduced_vocabulary
 from specchat.gguf.fatal_values import why_heads_unusable, why_types_unusable
 from specchat.gguf.header import Header
-from specchat.gguf.layer_inputs import GIVING_LAST_STATES, why_not_given
+from specchat.gguf.layer_inputs import GIVING_LAST_STATES, layers_read, why_not_given
 from specchat.gguf.vocabulary_facts import (
     num_tokens,
     why_another_model,
-    with_vocabulary_size,
 )
 
 ARCHITECTURE = "eagle3"
 NUM_LAYERS = 3
 """The number of the target's layers that a draft reads."""
-
-
-@dataclass(frozen=True, slots=True)
-class EagleFacts:
-    """What an EAGLE-3 draft reads: the target's `layers` whose inputs it joins, and their width.
-
-    A layer number one past the last stands for the last layer's output.
-    """
-
-    layers: tuple[int, ...]
-    target_width: int
-
-
-def eagle_facts(header: Header) -> EagleFacts:
-    """Return the facts in a draft's header; zero or empty where the file lacks them."""
-    layers = header.metadata.get("eagle3.target_layers", ())
-    kept = layers if isinstance(layers, tuple) else ()
-    return EagleFacts(
-        layers=tuple(layer for layer in kept if isinstance(layer, int)),
-        target_width=header.own("target_hidden_size"),
-    )
+TARGET_WIDTH = "target_hidden_size"
 
 
 def why_unusable(header: Header) -> str | None:
     """Return why an EAGLE-3 draft cannot be used, None if it can."""
-    facts, name = eagle_facts(header), header.name
-    if len(facts.layers) != NUM_LAYERS or facts.target_width < 1:
+    name, target_width = header.name, header.own(TARGET_WIDTH)
+    if len(layers_read(header)) != NUM_LAYERS or target_width < 1:
         return f"{name} lacks its target's {NUM_LAYERS} layers or their width"
     if header.num_layers != 1 or header.num_heads:
         return f"{name} has {header.num_layers} layers, and only one is supported"
@@ -64,18 +41,12 @@ def why_unfit(target: Header, draft: Header) -> str | None:
     )
 
 
-def as_model(header: Header) -> Header:
-    """Return the header of a draft, which may lack embeddings, as that of a whole model."""
-    return with_vocabulary_size(header)
-
-
 def _why_unreadable(target: Header, draft: Header) -> str | None:
     """Return why a draft cannot read the inputs of a target's layers."""
-    facts = eagle_facts(draft)
-    width = target.own("embedding_length")
-    if facts.target_width != width:
-        return f"it is for a width of {facts.target_width}, the target's is {width}"
-    return why_not_given(target, facts.layers, GIVING_LAST_STATES)
+    own, width = draft.own(TARGET_WIDTH), target.own("embedding_length")
+    if own != width:
+        return f"it is for a width of {own}, the target's is {width}"
+    return why_not_given(target, layers_read(draft), GIVING_LAST_STATES)
 
 
 def _why_other_tokens(target: Header, draft: Header, num_tokens: int) -> str | None:

@@ -34,13 +34,22 @@ GIVING_LAST_OUTPUTS = frozenset({"deepseek4", "mimo2", "nemotron_h", "nemotron_h
 """The architectures that give their last layer's output as if it were a further layer's input."""
 
 
+def layers_read(draft: Header) -> tuple[int, ...]:
+    """Return the numbers of the target's layers whose inputs a draft reads, empty if it has none.
+
+    One past the last layer stands for the last layer's output.
+    """
+    layers = draft.metadata.get(f"{draft.architecture}.target_layers", ())
+    kept = layers if isinstance(layers, tuple) else ()
+    return tuple(layer for layer in kept if isinstance(layer, int))
+
+
 def why_not_given(
     target: Header, layers: Collection[int], giving_last: Collection[str]
 ) -> str | None:
     """Return why a draft cannot read these layers of a target, None if it can.
 
-    A number one past the last layer stands for the last one's output, which only the architectures
-    in `giving_last` give.
+    Only the architectures in `giving_last` give the last one's output.
     """
     kind = target.architecture
     if reason := TARGETS.get(kind, "llama.cpp does not give the inputs of their layers"):

@@ -11,8 +11,8 @@ import numpy as np
 
 from specchat.decoding.ports import Rows
 from specchat.gguf.draft_kinds import HEAD_BATCH
-from specchat.gguf.eagle_draft import eagle_facts
 from specchat.gguf.header import Header
+from specchat.gguf.layer_inputs import layers_read
 from specchat.llama.batch import Batch
 from specchat.llama.head import Head
 from specchat.llama.hidden_state_feed import HiddenStateFeed
@@ -28,11 +28,11 @@ class EagleHead(Head):
 
     def make_feed(self, target: TextMemory, header: Header) -> HiddenStateFeed:
         """Return a feed of the layers' inputs, side by side."""
-        facts = eagle_facts(header)
-        width = len(facts.layers) * facts.target_width
+        layers = layers_read(header)
+        width = len(layers) * target.model.width
         self._features = Batch(HEAD_BATCH, width, has_tokens=False)
-        keep_features(target, facts.layers)
-        return HiddenStateFeed(target, width, lambda: features_of(target, facts.layers))
+        keep_features(target, layers)
+        return HiddenStateFeed(target, width, lambda: features_of(target, layers))
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens; return logits as other heads do.
