@@ -134,13 +134,14 @@ def totals_line(totals: "Totals", live: "Sequence[ServedRequest]" = ()) -> Line:
         return Line(now or "no requests yet", Style.DIM)
     noun = "request" if totals.num_requests == 1 else "requests"
     count = f"{totals.num_requests:,} {noun}"
-    accepted = f"{percent(totals.acceptance_rate)} accepted" if totals.drafted else ""
-    per_step = f"{totals.generated_tokens / totals.steps:.1f} per step" if totals.steps else ""
+    sums = totals.sums
+    accepted = f"{percent(sums.acceptance_rate)} accepted" if sums.drafted else ""
+    per_step = f"{sums.tokens_per_step:.1f} per step" if sums.steps else ""
     together = _together(totals)
     speedup = speedup_cell(totals.speedup, totals.speedup_error) if totals.own_s else ""
     saved = _saved(totals) if totals.own_s else ""
     against = f"{saved} against plain decoding" if saved else ""
-    tokens = f"{totals.generated_tokens:,} tokens"
+    tokens = f"{sums.generated_tokens:,} tokens"
     forms = [
         (count, now, tokens, accepted, per_step, together, speedup, against),
         (count, now, tokens, accepted, per_step, together, speedup, saved),

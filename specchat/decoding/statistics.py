@@ -263,20 +263,6 @@ class Statistics:
         """
         if not self.prompt_tokens:
             return later
-        sums: dict[str, Any] = {name: getattr(self, name) + getattr(later, name) for name in _SUMS}
-        lists: dict[str, Any] = {
-            name: [
-                one + other
-                for one, other in zip_longest(
-                    getattr(self, name), getattr(later, name), fillvalue=0
-                )
-            ]
-            for name in ("drafted_by_position", "acceptance_histogram")
-        }
-        by_origin = dict(self.by_origin)
-        for name, (drafted, accepted) in later.by_origin.items():
-            before = by_origin.get(name, (0, 0))
-            by_origin[name] = before[0] + drafted, before[1] + accepted
         goes_on = later.repeating == later.generated_tokens
         first = self if self.steps else later
         before_s = self.prompt_s if before_s is None else before_s
@@ -294,10 +280,29 @@ class Statistics:
             first_step_tokens=first.first_step_tokens,
             repeating=later.repeating + (self.repeating if goes_on else 0),
             step_times=self.step_times.joined(later.step_times),
-            by_origin=by_origin,
-            **sums,
-            **lists,
+            **self._sums(later),
         )
+
+    def plus(self, other: Statistics) -> Statistics:
+        """Return the counts and the seconds of this and another answer together."""
+        return replace(
+            self,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            **self._sums(other),
+        )
+
+    def _sums(self, other: Statistics) -> dict[str, Any]:
+        """Return what adds up in any case, by field."""
+        sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in _SUMS}
+        for name in ("drafted_by_position", "acceptance_histogram"):
+            pairs = zip_longest(getattr(self, name), getattr(other, name), fillvalue=0)
+            sums[name] = list(map(sum, pairs))
+        by_origin = dict(self.by_origin)
+        for name, counts in other.by_origin.items():
+            drafted, accepted = by_origin.get(name, (0, 0))
+            by_origin[name] = drafted + counts[0], accepted + counts[1]
+        return {**sums, "by_origin": by_origin}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields of the JSON contract, in its order; None for what is not reported."""
@@ -326,7 +331,7 @@ _SUMS = (
     "draft_s",
     "verify_s",
 )
-"""The fields that are summed when the parts of an answer are joined."""
+"""The numbers that are summed when the parts of an answer are joined, or several answers."""
 
 _CONTRACT = (
     "prompt_tokens",

@@ -7,7 +7,6 @@ and names, never texts.
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -72,28 +71,13 @@ class Times:
 class Totals:
     """What the requests that are over add up to.
 
-    `finishes` counts them by API and by how they ended. The `steps` took `passes`, which answers
-    share that are decoded together; they read `rows` of tokens. Shared ones took `joint_s`, and
-    would have taken `apart_s` one by one. `num_drafts` are the steps that drafted anything;
-    `accepted_by_position` and `by_origin` split the accepted tokens. `plain_s` and
-    `own_s` are what plain decoding would have taken, and what decoding took, of those answers whose
-    gain is sound, and `error_s` is the standard error of the former.
+    `finishes` counts them by API and by how they ended, `sums` has their counts and seconds.
+    `plain_s` and `own_s` are what plain decoding would have taken, and what decoding took, of those
+    answers whose gain is sound, and `error_s` is the standard error of the former.
     """
 
     finishes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    generated_tokens: int = 0
-    steps: int = 0
-    passes: float = 0.0
-    rows: int = 0
-    joint_s: float = 0.0
-    apart_s: float = 0.0
-    num_drafts: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    accepted_by_position: list[int] = field(default_factory=list)
-    by_origin: dict[str, tuple[int, int]] = field(default_factory=dict)
+    sums: Statistics = field(default_factory=Statistics)
     plain_s: float = 0.0
     own_s: float = 0.0
     error_s: float = 0.0
@@ -108,24 +92,19 @@ class Totals:
         return self.finishes.total()
 
     @property
-    def acceptance_rate(self) -> float:
-        """Accepted / drafted; 0.0 if nothing was drafted."""
-        return self.accepted / self.drafted if self.drafted else 0.0
-
-    @property
     def answers_per_pass(self) -> float:
         """How many answers share a pass on average; 0.0 if there was none."""
-        return self.steps / self.passes if self.passes else 0.0
+        return self.sums.steps / self.sums.passes if self.sums.passes else 0.0
 
     @property
     def rows_per_pass(self) -> float:
         """How many tokens a pass reads on average; 0.0 if there was none."""
-        return self.rows / self.passes if self.passes else 0.0
+        return self.sums.rows / self.sums.passes if self.sums.passes else 0.0
 
     @property
     def joint_gain(self) -> float:
         """How much faster shared passes were than one by one; 0.0 if that is not known."""
-        return self.apart_s / self.joint_s if self.joint_s else 0.0
+        return self.sums.apart_s / self.sums.joint_s if self.sums.joint_s else 0.0
 
     @property
     def speedup(self) -> float:
@@ -146,21 +125,7 @@ class Totals:
         """Add a request that is over."""
         statistics = request.statistics
         self.finishes[request.api, request.finish or "cancelled"] += 1
-        self.prompt_tokens += statistics.prompt_tokens
-        self.cached_tokens += statistics.cached_tokens
-        self.generated_tokens += statistics.generated_tokens
-        self.steps += statistics.steps
-        self.passes += statistics.passes
-        self.rows += statistics.rows
-        self.joint_s += statistics.joint_s
-        self.apart_s += statistics.apart_s
-        self.num_drafts += next(iter(statistics.drafted_by_position), 0)
-        self.drafted += statistics.drafted
-        self.accepted += statistics.accepted
-        self._add_positions(statistics.acceptance_histogram)
-        for origin, counts in statistics.by_origin.items():
-            before = self.by_origin.get(origin, (0, 0))
-            self.by_origin[origin] = before[0] + counts[0], before[1] + counts[1]
+        self.sums = self.sums.plus(statistics)
         gain = statistics.gain
         if gain.is_sound:
             self.plain_s += gain.plain_s
@@ -171,13 +136,6 @@ class Totals:
         self.decode.add(statistics.later_steps_s)
         if statistics.generated_tokens:
             self.first_token.add(request.waited_s + statistics.time_to_first_token_s)
-
-    def _add_positions(self, histogram: Sequence[int]) -> None:
-        """Add the accepted tokens by their position in the draft: a histogram of steps' tails."""
-        for position in range(len(histogram) - 1):
-            if position == len(self.accepted_by_position):
-                self.accepted_by_position.append(0)
-            self.accepted_by_position[position] += sum(histogram[position + 1 :])
 
 
 class Activity:

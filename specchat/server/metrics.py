@@ -76,7 +76,7 @@ def _counters(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
         ("vllm:prompt_tokens", "Prompt tokens.", "prompt_tokens"),
         ("vllm:prefix_cache_hits", "Prompt tokens that were cached.", "cached_tokens"),
         ("vllm:generation_tokens", "Generated tokens, reasoning included.", "generated_tokens"),
-        ("vllm:spec_decode_num_drafts", "Steps that had a draft.", "num_drafts"),
+        ("vllm:spec_decode_num_drafts", "Steps that had a draft.", "drafted_by_position"),
         (
             "specchat:steps",
             "Rounds of drafting and verifying, in which tokens were emitted.",
@@ -93,7 +93,7 @@ def _counters(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
         ("specchat:plain_seconds", "Seconds plain decoding would take.", "plain_s"),
         ("specchat:own_seconds", "Seconds decoding took, of the same answers.", "own_s"),
     ):
-        samples = {model: [((), getattr(totals, field))] for model, totals in by_model.items()}
+        samples = {model: [((), _count(totals, field))] for model, totals in by_model.items()}
         yield _counter(name, help_text, samples)
     yield _counter(
         "vllm:request_success", "Requests that are over.",
@@ -103,17 +103,24 @@ def _counters(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
     for index, (name, verb) in enumerate((("draft", "drafted"), ("accepted", "accepted"))):
         yield _counter(
             f"vllm:spec_decode_num_{name}_tokens", f"Draft tokens that were {verb}.",
-            {model: [((origin,), counts[index]) for origin, counts in totals.by_origin.items()]
+            {model: [((origin,), counts[index]) for origin, counts in totals.sums.by_origin.items()]
              for model, totals in by_model.items()},
             ("origin",),
         )  # fmt: skip
     yield _counter(
         "vllm:spec_decode_num_accepted_tokens_per_pos", "Accepted tokens per draft position.",
-        {model: [((str(position),), count)
-                 for position, count in enumerate(totals.accepted_by_position)]
+        {model: [((str(position),), sum(totals.sums.acceptance_histogram[position + 1 :]))
+                 for position in range(len(totals.sums.acceptance_histogram) - 1)]
          for model, totals in by_model.items()},
         ("position",),
     )  # fmt: skip
+
+
+def _count(totals: Totals, field: str) -> float:
+    """Return a figure of the totals, or of their sums; of a list, the number in its first place."""
+    count = getattr(totals, field, None)
+    count = getattr(totals.sums, field) if count is None else count
+    return next(iter(count), 0) if isinstance(count, list) else count
 
 
 def _finishes(totals: Totals) -> list[Sample]:
