@@ -25,6 +25,8 @@ ALWAYS_IN_PARTS = frozenset(
     }
 )
 """Architectures that rotate in parts, whatever the file says."""
+READ_WITHOUT_PARTS = "paddleocr"
+"""The one of which llama.cpp reads a file that lacks them; it refuses those of the others."""
 ROTATING_WHOLE = frozenset(
     {
         *("apertus", "arcee", "arctic", "baichuan", "chameleon", "codeshell", "cogvlm"),
@@ -183,8 +185,9 @@ def _why_rotation(header: Header) -> str | None:
 
 def _why_parts(header: Header) -> str | None:
     """Return why the parts of positions cannot be used; some architectures need them."""
-    parts = parts_of_rotation(header)
-    if not parts and header.architecture not in ALWAYS_IN_PARTS:
+    parts, kind = parts_of_rotation(header), header.architecture
+    is_read = f"{kind}.{PARTS}" in header.metadata or kind == READ_WITHOUT_PARTS
+    if not parts and not (is_read and kind in ALWAYS_IN_PARTS):
         return None
     numbers = [part for part in parts if type(part) is int and part >= 0]
     length = header.own("attention.key_length", _usual_length(header))

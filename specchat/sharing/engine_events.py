@@ -26,5 +26,17 @@ class EngineEvents(Protocol):
         """Note that the engine could not be loaded, or that it has ended by itself."""
 
 
-class NoEvents(EngineEvents):
-    """Ignores what happens to the engine: each request fails with its reason."""
+class NoEvents:
+    """Ignores what happens to the engine."""
+
+    def progressed(self, stage: Stage, share: float) -> None:
+        """Ignore the progress."""
+
+    def loaded(self, facts: EngineFacts) -> None:
+        """Ignore that the engine is loaded."""
+
+    def measured(self, facts: EngineFacts) -> None:
+        """Ignore what is known."""
+
+    def lost(self, error: SpecchatError) -> None:
+        """Ignore the loss: each request fails with its reason."""

@@ -174,4 +174,4 @@ def test_activity_shows_requests_as_they_were_when_it_was_asked() -> None:
     activity.observe(progress)
     assert activity.live() == ()
     assert activity.totals().finishes == {("responses", "cancelled"): 1}
-    assert activity.totals_by_model()["demo"].generated_tokens == 87
+    assert activity.totals_by_model()["demo"].sums.generated_tokens == 87

@@ -512,7 +512,7 @@ def test_callers_do_not_wait_for_what_is_closed_first() -> None:
     assert held.has_begun.wait(60)
     caller = threading.Thread(target=call)
     caller.start()
-    until(lambda: engine._asked.calls)
+    until(lambda: engine._calls)
     was_failed = list[bool]()
     engine.before_end = lambda: was_failed.append(is_failed.wait(60))
     engine.close()
