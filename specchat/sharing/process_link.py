@@ -116,7 +116,11 @@ class ProcessLink:
         Raises EngineFailed, or ModelWontLoad until the pair is loaded, if the process has ended or
         a worker is waited for in vain.
         """
-        if self._connection.poll(seconds):
+        try:
+            has_message = self._connection.poll(seconds)
+        except OSError:  # it was closed here meanwhile
+            raise self.death() from None
+        if has_message:
             self._heard_at = monotonic()
             return self._receive()
         if self._loading.workers and monotonic() - self._heard_at > GIVE_UP_SECONDS:
