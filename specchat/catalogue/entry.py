@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from specchat.gguf.draft_kinds import KINDS
 from specchat.gguf.split_files import size_with_parts
 from specchat.hub.cache import find_present, paths_on_disk
 from specchat.hub.pins import pinned
@@ -15,8 +14,15 @@ from specchat.wording import size_text
 EMBEDDED = "mtp-embedded"
 """The kind of a pair whose target drafts with the head in its file."""
 WITHOUT_DRAFT = {"none", EMBEDDED}
-HEAD_KINDS = {kind.catalogue_kind: kind.title for kind in KINDS.values() if kind.catalogue_kind}
-"""The kinds of prediction heads in files of their own, with a description."""
+HEAD_KINDS = {
+    "mtp": "an MTP head",
+    "assistant": "an assistant",
+    "eagle": "an EAGLE-3 draft",
+    "dspark": "a DSpark draft",
+    "dflash": "a DFlash draft",
+}
+"""The kinds of prediction heads in files of their own, with a description: the `catalogue_kind`s of
+`gguf.draft_kinds`, which is imported only once headers are read."""
 PAIR_KINDS = ("simple", *sorted(WITHOUT_DRAFT), *HEAD_KINDS)
 """The kinds of drafts for a target."""
 

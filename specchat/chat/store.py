@@ -70,11 +70,12 @@ def default_path() -> Path:
     return FOLDERS.user_data_path / "history.db"
 
 
-UNSPACED = re.compile(
+UNSPACED = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""Characters of scripts that write words without spaces, or with endings attached."""
+"""Characters of scripts that write words without spaces, or with endings attached; compiled only
+for a search, as that takes 4 ms."""
 AROUND = 30
 """Characters shown on each side of what was found."""
 
@@ -366,7 +367,7 @@ class Store(Database, AbstractContextManager["Store"]):
         may be any part of the text.
         """
         wanted = storable(words).split()
-        if any(UNSPACED.search(word) for word in wanted):
+        if any(re.search(UNSPACED, word) for word in wanted):
             return self._search_parts(wanted, limit, conversation)
         quoted = ['"' + word.replace('"', '""') + '"' for word in wanted]
         if not quoted:

@@ -75,9 +75,7 @@ class DraftKind:
     targets: Mapping[str, str] = field(default_factory=dict, compare=False)
     """The architectures of targets by which it is known, each with why it is refused, if it is."""
     catalogue_kind: str = ""
-    """Its name in models.toml, if it has one of its own."""
-    title: str = ""
-    """A short name for users, with an article."""
+    """Its name in models.toml, if it has one of its own: a key of `catalogue.entry.HEAD_KINDS`."""
     words: str = ""
     """A pattern of the words in names of files and folders that name the kind, not the target."""
     file_names: str = "{words}"
@@ -257,7 +255,6 @@ _mtp_kind = partial(
     DraftKind,
     description="a prediction head (MTP) without its model",
     catalogue_kind="mtp",
-    title="an MTP head",
     words="mtp|nextn",
     file_names=r"^{words}[-_.]|[-_.]nextn(?![a-z])|[-_.]mtp[-_.]only(?![a-z])",
     why_unusable=prediction_head.why_unusable,
@@ -293,7 +290,6 @@ for _each in (
         architectures=frozenset({assistant_head.ARCHITECTURE}),
         targets={assistant_head.TARGET: ""},
         catalogue_kind="assistant",
-        title="an assistant",
         words="assistant",
         file_names="gemma-?4.*{words}",
         why_unusable=assistant_head.why_unusable,
@@ -310,7 +306,6 @@ for _each in (
         architectures=frozenset({eagle_draft.ARCHITECTURE}),
         targets=layer_inputs.TARGETS,
         catalogue_kind="eagle",
-        title="an EAGLE-3 draft",
         words="eagle[-_]?3?",
         file_names=r"^eagle[-_](?!\d*\.?\d*b)|(?<![a-z])eagle-?3(?!\d*\.?\d*b)",
         why_unusable=eagle_draft.why_unusable,
@@ -334,7 +329,6 @@ for _each in (
         runs="specchat.llama.spark_head:SparkHead",
         has_marker=spark_draft.has_marker,
         catalogue_kind="dspark",
-        title="a DSpark draft",
         words="d-?spark",
         why_unusable=spark_draft.why_unusable,
     ),
@@ -343,7 +337,6 @@ for _each in (
         description="a DFlash draft, a prediction head for another model",
         runs="specchat.llama.block_head:BlockHead",
         catalogue_kind="dflash",
-        title="a DFlash draft",
         words="d-?flash-?2?",
         why_unusable=block_draft.why_unusable,
     ),

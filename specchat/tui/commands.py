@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from specchat.chat.export import EXPORTS
 from specchat.errors import InvalidOption
 
 KeyOf: TypeAlias = Callable[[str], str]
@@ -139,7 +138,7 @@ COMMANDS = (
     ),
     Command(
         "export", "Export", "Write this conversation to a file in the current folder",
-        slash=("export",), takes=tuple(EXPORTS),
+        slash=("export",), takes=("md", "json", "html"),
     ),
     Command("copy", "Copy answer", "Copy the last answer", slash=("copy",)),
     Command(

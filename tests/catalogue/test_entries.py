@@ -18,10 +18,11 @@ from specchat.catalogue.catalogue_file import (
     own_catalogue_path,
     read_catalogue,
 )
-from specchat.catalogue.entry import Entry
+from specchat.catalogue.entry import HEAD_KINDS, Entry
 from specchat.catalogue.fit import CONTEXT, GB, memory_of, need_of, size_of
 from specchat.catalogue.pairs import find_pair, load_pairs
 from specchat.errors import CatalogueError, ModelNotFound
+from specchat.gguf.draft_kinds import KINDS
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference, is_commit
 
@@ -377,3 +378,9 @@ def test_what_a_pair_needs_and_promises_is_read(own: Path) -> None:
 
     assert entry.memory_gb == {4096: 5.5, 32768: 9}
     assert entry.first_guess == {"acceptance": 0.6}
+
+
+def test_each_kind_of_head_has_its_title_in_the_catalogue() -> None:
+    """The catalogue names the kinds without importing them, as the chat's first frame waits."""
+    kinds = [kind.catalogue_kind for kind in KINDS.values() if kind.catalogue_kind]
+    assert set(HEAD_KINDS) == set(kinds)

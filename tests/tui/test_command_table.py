@@ -139,6 +139,7 @@ async def test_the_palette_comes_from_the_table() -> None:
         assert len(entries) >= max(1, len(command.takes)), command
     ours = [title for title, _, _ in palette_rows(key_of)]
     assert set(ours) <= set(titles)
+    assert [each.takes for each in COMMANDS if each.id == "export"] == [tuple(EXPORTS)]
     assert len(ours) == len(EXPORTS) - 1 + sum(each.in_palette for each in COMMANDS)
 
 
