@@ -129,11 +129,12 @@ def test_the_installed_command_works(
 def test_the_installed_package_is_its_own(
     installed: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:
-    """What is imported is the installed package, with its style sheet, and not the repository."""
+    """What is imported is the installed package, with its style sheets, and not the repository."""
     scripts, environment = installed
     code = (
         "import specchat.tui.app as app; from pathlib import Path; place = Path(app.__file__);"
-        " assert place.with_name(app.ChatApp.CSS_PATH).is_file(); print(place)"
+        " names = app.ChatApp.CSS_PATH, 'dialogs.tcss';"
+        " assert all(place.with_name(name).is_file() for name in names); print(place)"
     )
     python = next(scripts.glob("python*"))
     shown = run(python, "-P", "-c", code, folder=tmp_path, environment=environment)

@@ -78,6 +78,12 @@ UNARMED = {("previous_branch",), ("next_branch",)}
 """What keys do to a message after a click or a search, too: they are no letters."""
 
 
+class ChatScreen(Screen[object]):
+    """The main screen. Textual would first focus what comes first, and style it for that."""
+
+    AUTO_FOCUS = "#composer"
+
+
 class ChatApp(App[None]):
     """A chat with a pair of models, with statistics of its speculative decoding beside it.
 
@@ -128,7 +134,8 @@ class ChatApp(App[None]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the colours that the style sheet needs and Textual's themes lack."""
-        return own_variables(self.current_theme)
+        theme = self.current_theme
+        return {} if theme in HOUSE else own_variables(theme)
 
     def get_key_display(self, binding: Binding) -> str:
         """Name a key at the bottom as everywhere else: Ctrl+D, F8, Esc; a letter as it is typed."""
@@ -149,7 +156,7 @@ class ChatApp(App[None]):
 
     def get_default_screen(self) -> Screen[object]:
         """Return the main screen with the classes of its size: later they would restyle it all."""
-        screen = super().get_default_screen()
+        screen = ChatScreen(id="_default")
         breakpoints = (self.HORIZONTAL_BREAKPOINTS, self.VERTICAL_BREAKPOINTS)
         for cells, classes in zip(self.size, breakpoints, strict=True):
             screen.add_class(max(each for each in classes if each[0] <= cells)[1], update=False)
@@ -201,8 +208,15 @@ class ChatApp(App[None]):
         gc.enable()
 
     async def _prepare_actions(self) -> None:
-        """Import what commands do in a thread, as it takes 90 ms; then look for pairs to offer."""
+        """Import what commands do in a thread, as it takes 90 ms; then look for pairs to offer.
+
+        The styles of dialogs are read too, or else the first one would have all styles read again.
+        """
         await asyncio.to_thread(_import_actions)
+        from specchat.tui.screens.dialogs import STYLES
+
+        self.stylesheet.read(STYLES)
+        self.stylesheet.parse()
         await self.actions.hints.find_first_pairs()
 
     def on_resize(self, event: Resize) -> None:

@@ -233,6 +233,7 @@ class MainView:
             self.app.animation_level = "none"
         self.appearance.restyle()
         self._sidebar.display = screen.conversations
+        self.show_conversations()
         self.composer.focus()
         self.fit(self.app.size)
         self.show_state()

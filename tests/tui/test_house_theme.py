@@ -29,7 +29,10 @@ from tui.contrast import (
     on_ground,
 )
 
-STYLE_SHEET = Path(app_module.__file__).with_name("specchat.tcss").read_text("utf-8")
+STYLE_SHEET = "".join(
+    Path(app_module.__file__).with_name(name).read_text("utf-8")
+    for name in ("specchat.tcss", "dialogs.tcss")
+)
 DECLARATION = re.compile(r"([\w-]+): ([^;{}]+);")
 TEXTS = {
     "color", "border-title-color", "border-subtitle-color", "link-color", "link-color-hover",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from rich.cells import cell_len
@@ -24,6 +25,7 @@ from specchat.tui.widgets.filter_input import FilterInput
 from specchat.tui.widgets.grouped_list import GroupedList, has_words
 from specchat.tui.widgets.key_footer import KeyFooter
 
+STYLES = Path(__file__).parents[1] / "dialogs.tcss"
 FEW = 4
 """A list of up to this many choices fits on any screen; a longer one gets all the height."""
 MAX_LISTED = 200
@@ -39,6 +41,8 @@ Result = TypeVar("Result")
 
 class Dialog(ModalScreen[Result]):
     """A screen over the chat with a title, content, and a line of keys."""
+
+    CSS_PATH = STYLES
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "dismiss", show=False)]
 
@@ -255,6 +259,8 @@ def deletion(question: str, content: str, undo: str) -> ConfirmScreen:
 
 class TextScreen(ModalScreen[str | None]):
     """A text to write or edit; a click outside does not discard it."""
+
+    CSS_PATH = STYLES
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "save", "Save", priority=True),

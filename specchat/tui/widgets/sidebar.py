@@ -6,7 +6,6 @@ from datetime import date
 from time import localtime, strftime
 from typing import ClassVar, Self
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, OptionList, Static
@@ -22,7 +21,7 @@ OLDER = "Older"
 
 
 class Sidebar(Vertical):
-    """Conversations, newest first."""
+    """Conversations, newest first; the filter and the list are made when it is first filled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+c", "leave", "Back"),
@@ -37,12 +36,6 @@ class Sidebar(Vertical):
         self._conversations: Sequence[Conversation] = ()
         self._current: int | None = None
 
-    def compose(self) -> ComposeResult:
-        """Put the filter above the list."""
-        yield Static("Conversations", classes="heading", markup=False)
-        yield Input(placeholder="/ filter", compact=True, id="filter")
-        yield GroupedList(markup=False, compact=True, id="conversations")
-
     def focus(self, scroll_visible: bool = True) -> Self:
         """Focus the list."""
         self.query_one(OptionList).focus(scroll_visible)
@@ -51,6 +44,12 @@ class Sidebar(Vertical):
     def fill(self, conversations: Sequence[Conversation], current: int | None) -> None:
         """Show conversations, and highlight the open one."""
         self._conversations, self._current = conversations, current
+        if not self.children:
+            self.mount(
+                Static("Conversations", classes="heading", markup=False),
+                Input(placeholder="/ filter", compact=True, id="filter"),
+                GroupedList(markup=False, compact=True, id="conversations"),
+            )
         self._show()
 
     def on_input_changed(self) -> None:
@@ -83,7 +82,8 @@ class Sidebar(Vertical):
 
     def on_resize(self) -> None:
         """Show the times where there is room for them."""
-        self._show()
+        if self.children:
+            self._show()
 
     def _dates(self, titles: Counter[str], conversation: Conversation) -> bool:
         """Return True where a conversation's time is shown: if there is room, or it needs one."""
