@@ -12,6 +12,7 @@ from textual.widgets import Input, OptionList
 
 from scripted_chat import FACTS, Script, chat
 from specchat.chat.store import Store
+from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import LineScreen
 from specchat.tui.widgets.composer import Composer
@@ -149,6 +150,20 @@ async def test_conversations_are_grouped_by_age_and_filtered(tmp_path: Path) -> 
         await pilot.press("escape")
         assert app.query_one(Sidebar).query_one(Input).value == ""
         assert len(listed(app)) == 8
+
+
+@pytest.mark.slow
+async def test_the_list_is_filled_where_it_is_open_from_the_start(tmp_path: Path) -> None:
+    """Elsewhere the first frame makes neither the list nor its filter."""
+    fill(tmp_path / "history.db")
+    for is_open in (True, False):
+        screen = ScreenOptions(conversations=is_open)
+        app = chat(Script(), tmp_path / "history.db", screen=screen)
+        async with app.run_test(size=SIZE):
+            assert bool(app.query_one(Sidebar).children) is is_open
+            assert app.focused is app.query_one(Composer)
+            if is_open:
+                assert "Llamas" in listed(app)
 
 
 @pytest.mark.slow
