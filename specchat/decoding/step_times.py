@@ -233,8 +233,6 @@ class StepTimes:
             for length, count in typical.counts.items()
             if length > 0 and count >= FEW_STEPS
         }
-        from statistics import median  # it takes 4 ms, which a first frame need not wait for
-
         ratios, differences, taken = list[tuple[float, float]](), list[float](), list[float]()
         for block in [*self._blocks, tuple(self._block)]:
             plain = [seconds for length, seconds in block if length == PLAIN]
