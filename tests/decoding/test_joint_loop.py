@@ -14,6 +14,7 @@ from specchat.decoding import joint_loop, loop
 from specchat.decoding import statistics as decoding_statistics
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.draft_passes import TargetPass
+from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.joint_loop import decode_together
 from specchat.decoding.loop import Answer
 from specchat.decoding.noise import Noise
@@ -402,6 +403,47 @@ def test_statistics_are_each_answers_own() -> None:
             assert found == wanted, name
         assert own.statistics.passes == own.statistics.steps
         assert isinstance(pair.statistics, Statistics)
+
+
+class ListeningPacer(FixedPacer):
+    """Notes what it hears of passes that were shared."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        super().__init__()
+        self.heard: list[tuple[int, int]] = []
+
+    def end_step(
+        self, emitted: Sequence[int], seconds: float, num_drafting: int = 0, num_longest: int = 0
+    ) -> None:
+        """Note it."""
+        if num_longest:
+            self.heard.append((num_drafting, num_longest))
+
+
+class ReplayingToy(PausingToy):
+    """A toy in whose memory two tokens wait before each pass that is shared."""
+
+    def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
+        """Read what waits, too."""
+        self.num_waiting = 0
+        return super().evaluate(tokens, num_rows)
+
+
+def test_what_is_read_again_counts_in_the_longest_part() -> None:
+    """Nothing waits any more once a pass is made, but it took the time for all that it read."""
+    pairs, pacers = [pair_of(2), pair_of(5)], [ListeningPacer(), ListeningPacer()]
+    replaying = pairs[1].target = ReplayingToy(random_logits(VOCABULARY, 105))
+    answers = [
+        Answer(pair.target, pair.drafter, request(number, GREEDY), pair.statistics, pacer=pacer)
+        for number, pair, pacer in zip((2, 5), pairs, pacers, strict=True)
+    ]
+    passes = Passes()
+    for _ in decode_together(answers, passes):
+        replaying.num_waiting = 2
+    assert passes.made.count([1, 3]) > 10
+    for pacer in pacers:
+        assert pacer.heard == [(0, max(made)) for made in passes.made]
 
 
 def test_what_others_read_is_not_in_an_answers_times(monkeypatch: pytest.MonkeyPatch) -> None:
