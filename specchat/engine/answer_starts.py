@@ -105,7 +105,8 @@ class AnswerStarts:
         with kernels_for(longest_pass):
             self._pacing.follow_kernels()
         is_replay = request.replay is not None
-        pacer = self._pacing.pacer(name, request, place.number, num_sharing, is_replay=is_replay)
+        begun = {"is_replay": is_replay, "is_begun": bool(request.begun)}
+        pacer = self._pacing.pacer(name, request, place.number, num_sharing, **begun)
         decoded = self._request(prompt, request, limits, longest_pass)
         label = drafter_registry.origin(drafter_registry.pass_origin(known.materials.kind)).label
         _describe(statistics, name, request, decoded, facts, label)

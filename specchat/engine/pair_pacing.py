@@ -56,12 +56,9 @@ class PairPacing:
         self._longest_draft = pair.context.longest_draft
         self.subject = _subject(pair)
         self._times: dict[str, PassTimes] = {}
-        self._others: dict[
-            int, tuple[Knowledge, Pacers, dict[int, Knowledge], dict[str, PassTimes]]
-        ] = {}
+        self._others: dict[int, tuple[Knowledge, Pacers, dict[str, PassTimes]]] = {}
         self.knowledge: Knowledge
         self.pacers: Pacers
-        self._shared: dict[int, Knowledge]
         self._begin_with(self.cache.pair(self.subject) if self.cache else LearnedPair())
 
     def follow_kernels(self) -> None:
@@ -69,10 +66,10 @@ class PairPacing:
         before, now = self.subject[KERNELS], tinyblas.longest_without()
         if now == before:
             return
-        self._others[before] = self.knowledge, self.pacers, self._shared, self._times
+        self._others[before] = self.knowledge, self.pacers, self._times
         self.subject = subject = {**self.subject, KERNELS: now}
         if now in self._others:
-            self.knowledge, self.pacers, self._shared, self._times = self._others.pop(now)
+            self.knowledge, self.pacers, self._times = self._others.pop(now)
             return
         self._times = {}
         record = self.cache.pair(subject) if self.cache else LearnedPair()
@@ -91,7 +88,7 @@ class PairPacing:
             longest = getattr(pair.draft_context, "longest_block", self.knowledge.longest)
             self.knowledge.longest = min(self.knowledge.longest, longest)
         self.knowledge.reads_accepted = bool(kind and kind.rereads_accepted)
-        self._forget_pacers()
+        self.pacers = {}
 
     def pacer(
         self,
@@ -101,10 +98,12 @@ class PairPacing:
         num_sharing: int = 1,
         *,
         is_replay: bool = False,
+        is_begun: bool = False,
     ) -> LearningPacer | None:
         """Return the pacer that learns from answer to answer; None for a fixed draft length.
 
-        What is accepted in a replay is no news of the drafter.
+        What is accepted in a replay is no news of the drafter, and whether others draft is known in
+        an answer that has begun.
         """
         if options.draft_length != "auto":
             return None
@@ -113,31 +112,27 @@ class PairPacing:
         origin = drafter_registry.pass_origin(needs) if needs else ""
         kind = origin, is_greedy, place, num_sharing
         if kind not in self.pacers:
-            knowledge = self._shared_by(num_sharing)
+            knowledge = self.knowledge
+            if num_sharing > 1:
+                knowledge = knowledge.shared_by(num_sharing)
             pacer = LearningPacer(knowledge, is_greedy=is_greedy, pass_origin=origin)
             self.pacers[kind] = pacer
-        self.pacers[kind].is_replay = is_replay
-        return self.pacers[kind]
-
-    def _forget_pacers(self) -> None:
-        self.pacers, self._shared = {}, {}
-
-    def _shared_by(self, count: int) -> Knowledge:
-        """Return what is known for answers whose passes as many share."""
-        if count == 1:
-            return self.knowledge
-        if count not in self._shared:
-            self._shared[count] = self.knowledge.shared_by(count)
-        return self._shared[count]
+        pacer = self.pacers[kind]
+        pacer.is_replay, pacer.is_begun = is_replay, is_begun
+        return pacer
 
     def seconds(self, num_tokens: int) -> float:
         """Return what a pass takes, relative to others."""
         return self.knowledge.target.seconds(num_tokens, 0)
 
     def seconds_apart(self, num_tokens: int, depth: int) -> float:
-        """Return the seconds of a pass of one answer, 0 if they were not measured."""
-        costs = self.knowledge.target
-        return costs.seconds(num_tokens, depth) if costs.is_known else 0.0
+        """Return the seconds of a pass of one answer now, 0 if passes were not measured.
+
+        How fast the machine is now, the latest passes of answers by themselves have shown.
+        """
+        knowledge = self.knowledge
+        is_known = knowledge.target.is_known
+        return knowledge.verifying.expected(num_tokens, depth) if is_known else 0.0
 
     def pass_costs(self, depth: int) -> dict[int, float]:
         """Return the seconds of a target pass at a depth, by its number of tokens."""
@@ -216,7 +211,7 @@ class PairPacing:
             if not is_measured:  # the machine is busy: another time
                 continue
             self.knowledge.begin_anew()
-            self._forget_pacers()
+            self.pacers = {}
             self.save()
             is_usual = pair.plan.is_repacked and pair.chooses_threads
             if self.cache and name == TARGET and is_usual:

@@ -98,7 +98,7 @@ class Knowledge:
         )
 
     def shared_by(self, count: int) -> "Knowledge":
-        """Return what is known for answers whose passes as many answers share.
+        """Return what is known for an answer whose passes as many answers share.
 
         A pass over n tokens of each reads `count` times n in all; shorter parts are padded to that.
         An answer's share of it stands beside its own draft passes, with what a draft adds charged

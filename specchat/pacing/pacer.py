@@ -45,6 +45,8 @@ class LearningPacer:
     needs_confidence = True
     is_replay = False
     """Whether the text is known, so that what is accepted teaches nothing."""
+    is_begun = False
+    """Whether the answer goes on with what it has learned of those that share its passes."""
 
     def __init__(self, knowledge: Knowledge, *, is_greedy: bool, pass_origin: str = "") -> None:
         """Decide by what is known of a pair, at temperature 0 or above it.
@@ -69,7 +71,8 @@ class LearningPacer:
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
         self._num_plain = self._most = 0
-        self._knowledge.verifying.begin_answer()
+        if not self.is_begun:
+            self._knowledge.verifying.begin_answer()
         self._choice.may_look_back = not self.is_replay
         self._choice.begin_answer(depth)
         return self._choice.way.length > 0

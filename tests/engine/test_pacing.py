@@ -18,8 +18,10 @@ from specchat.decoding.replay import Replay
 from specchat.engine import pair_pacing
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
+from specchat.options.declarations import GenerateOptions
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.recent_drafts import PastDraft
+from specchat.pacing.recent_seconds import SharedSeconds
 from specchat.passes import learned_cache
 from specchat.passes import pass_measurement as measurement
 from specchat.passes.learned_cache import LearnedCache, LearnedPair
@@ -417,6 +419,55 @@ def test_an_answer_ends_although_the_drafts_file_is_gone(tiny: WriteModel, tmp_p
     with LocalEngine(Loading(tiny("llama"), draft, threads=1)) as engine:
         draft.unlink()
         assert answer(engine)
+
+
+def test_what_passes_would_take_apart_is_what_they_take_now(tiny: WriteModel) -> None:
+    """On a machine three times as slow as when they were measured, joining gains no less."""
+    with load(tiny) as engine:
+        pacing = engine.pacing
+        usual = pacing.seconds_apart(1, 10)
+        assert usual == pytest.approx(pacing.knowledge.target.seconds(1, 10))
+        for _ in range(40):
+            pacing.knowledge.verifying.observe(1, 10, 3 * usual)
+        assert pacing.seconds_apart(1, 10) == pytest.approx(3 * usual, rel=0.05)
+        pacing.knowledge.target.begin_with({})
+        assert pacing.seconds_apart(1, 10) == 0.0
+
+
+def test_each_answer_learns_by_itself_how_many_draft(tiny: WriteModel) -> None:
+    """A pass counts once, and others that begin or go on change nothing of it."""
+    with load(tiny) as engine:
+        own, other = [
+            engine.pacing.pacer("model", GenerateOptions(temperature=0.0), place, 4)
+            for place in (0, 1)
+        ]
+        assert own
+        assert other
+        assert own is not other
+
+        def charged() -> float:
+            return own._knowledge.verifying.seconds(4, 10)
+
+        own.expects_drafting(10)
+        hopeful = charged()
+        for _ in range(4):
+            for pacer in (own, other):
+                pacer.begin_step(10, 0)
+                pacer.end_step([5], 0.0, 1, 1)
+        few = charged()
+        assert few > hopeful
+        alone = SharedSeconds(own._knowledge.target.seconds, lambda: True, 4)
+        for _ in range(4):
+            alone.note_drafting(1)
+        assert few == pytest.approx(alone.seconds(4, 10))
+
+        other.expects_drafting(10)
+        engine.pacing.pacer("model", GenerateOptions(temperature=0.0), 0, 4, is_begun=True)
+        own.expects_drafting(10)
+        assert charged() == few
+        engine.pacing.pacer("model", GenerateOptions(temperature=0.0), 0, 4)
+        own.expects_drafting(10)
+        assert charged() == hopeful
 
 
 def test_forgetting_leaves_no_text_behind(tiny: WriteModel) -> None:
