@@ -63,7 +63,7 @@ class LoneAnswers:
             for stop in (*range(size, num_prompt, size), num_prompt):
                 context.prefill(text[:stop])
             if size != longest:
-                context.restore(context.image())
+                context.restore(context.snapshot())
             most = min(at_once, context.longest_draft + 1)
             parts = [text[start : start + most] for start in range(num_prompt, len(text), most)]
             *_, last = [context.evaluate(part, len(part))[-1] for part in parts]

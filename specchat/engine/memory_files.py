@@ -24,7 +24,7 @@ from specchat.engine.exact_drafts import way_of
 from specchat.engine.loaded_pair import LoadedPair
 from specchat.llama.hidden_state_feed import FeedSnapshot
 from specchat.llama.library import build
-from specchat.llama.memory_image import Checkpoint, MemoryImage
+from specchat.llama.memory_snapshot import Checkpoint, MemorySnapshot
 from specchat.planning.text_copies import LEAST_STATES
 from specchat.system.private_files import make_private
 
@@ -50,10 +50,10 @@ class StoredMemory:
     way: str
 
     @property
-    def outline(self) -> MemoryImage:
-        """An image without its data, to tell how much restoring the file would save."""
+    def outline(self) -> MemorySnapshot:
+        """A snapshot without its data, to tell how much restoring the file would save."""
         empty = np.empty(0, np.uint8)
-        return MemoryImage(
+        return MemorySnapshot(
             self.tokens,
             empty,
             tuple(Checkpoint(checkpoint, empty) for checkpoint in self.checkpoints),
@@ -74,8 +74,8 @@ class MemoryFiles:
 
     def save(
         self,
-        target: MemoryImage,
-        draft: MemoryImage | None,
+        target: MemorySnapshot,
+        draft: MemorySnapshot | None,
         used_at: float,
         is_stopped: Callable[[], bool] = lambda: False,
         *,
@@ -114,14 +114,14 @@ class MemoryFiles:
         self._make_room(path)
         return True
 
-    def load(self, stored: StoredMemory) -> tuple[MemoryImage, MemoryImage | None] | None:
-        """Return a file's images; delete it and return None if it is damaged."""
+    def load(self, stored: StoredMemory) -> tuple[MemorySnapshot, MemorySnapshot | None] | None:
+        """Return a file's snapshots; delete it and return None if it is damaged."""
         try:
             arrays = _read(stored.path)
-            target = _image(arrays["target"])
+            target = _snapshot(arrays["target"])
             if stored.way != self._way:  # then answers that repeat must read the text again
                 target = replace(target, ends=())
-            draft = _image(arrays["draft"]) if arrays["draft"] else None
+            draft = _snapshot(arrays["draft"]) if arrays["draft"] else None
         except (OSError, ValueError, KeyError, TypeError):
             self._forget(stored)
             return None
@@ -178,36 +178,36 @@ def _subject(pair: LoadedPair) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-def _lengths(image: MemoryImage) -> tuple[int, ...]:
-    return tuple([checkpoint.length for checkpoint in image.checkpoints])
+def _lengths(snapshot: MemorySnapshot) -> tuple[int, ...]:
+    return tuple([checkpoint.length for checkpoint in snapshot.checkpoints])
 
 
-def _parts(image: MemoryImage) -> Arrays:
-    """Return an image as arrays by name."""
+def _parts(snapshot: MemorySnapshot) -> Arrays:
+    """Return a snapshot as arrays by name."""
     arrays: Arrays = {
-        "tokens": np.asarray(image.tokens, np.int32),
-        "state": image.data,
-        "lengths": np.asarray(_lengths(image), np.int32),
-        "ends": np.asarray(image.ends, np.int32),
-        "gaps": np.asarray(image.gaps, np.int32).reshape(-1, 2),
+        "tokens": np.asarray(snapshot.tokens, np.int32),
+        "state": snapshot.data,
+        "lengths": np.asarray(_lengths(snapshot), np.int32),
+        "ends": np.asarray(snapshot.ends, np.int32),
+        "gaps": np.asarray(snapshot.gaps, np.int32).reshape(-1, 2),
     }
     arrays |= {
         f"checkpoint {number}": checkpoint.data
-        for number, checkpoint in enumerate(image.checkpoints)
+        for number, checkpoint in enumerate(snapshot.checkpoints)
     }
-    if isinstance(image.states, FeedSnapshot):
-        kept = sorted(image.states.kept.items())
-        arrays["numbers"] = np.asarray([image.states.num_taken, image.states.first], np.int32)
-        arrays["waiting"] = np.asarray(image.states.waiting, np.float32)
+    if isinstance(snapshot.states, FeedSnapshot):
+        kept = sorted(snapshot.states.kept.items())
+        arrays["numbers"] = np.asarray([snapshot.states.num_taken, snapshot.states.first], np.int32)
+        arrays["waiting"] = np.asarray(snapshot.states.waiting, np.float32)
         arrays["places"] = np.asarray([position for position, _ in kept], np.int32)
         arrays |= {f"kept {position}": np.asarray(state, np.float32) for position, state in kept}
-    for number, other in enumerate(image.others):
+    for number, other in enumerate(snapshot.others):
         arrays |= {f"{number}: {name}": array for name, array in _parts(other).items()}
     return arrays
 
 
-def _image(arrays: Mapping[str, NDArray[Any]]) -> MemoryImage:
-    """Return the image that arrays stand for."""
+def _snapshot(arrays: Mapping[str, NDArray[Any]]) -> MemorySnapshot:
+    """Return the snapshot that arrays stand for."""
     lengths = arrays["lengths"].tolist()
     checkpoints = [
         Checkpoint(length, arrays[f"checkpoint {number}"]) for number, length in enumerate(lengths)
@@ -219,12 +219,12 @@ def _image(arrays: Mapping[str, NDArray[Any]]) -> MemoryImage:
         states = FeedSnapshot(num_taken, first, arrays["waiting"], kept)
     tokens, ends = arrays["tokens"].tolist(), tuple(arrays["ends"].tolist())
     gaps = tuple([(end, num_saved) for end, num_saved in arrays["gaps"].tolist()])
-    others: list[MemoryImage] = []
+    others: list[MemorySnapshot] = []
     while f"{len(others)}: tokens" in arrays:
         prefix = f"{len(others)}: "
         own = {name: array for name, array in arrays.items() if name.startswith(prefix)}
-        others.append(_image({name.removeprefix(prefix): own[name] for name in own}))
-    return MemoryImage(
+        others.append(_snapshot({name.removeprefix(prefix): own[name] for name in own}))
+    return MemorySnapshot(
         tokens, arrays["state"], tuple(checkpoints), states, ends, gaps, tuple(others)
     )
 

@@ -17,7 +17,7 @@ from specchat.engine.loaded_pair import LoadedPair
 from specchat.engine.memory_files import LEAST_TOKENS, MemoryFiles, StoredMemory
 from specchat.engine.text_place import TextPlace
 from specchat.errors import EngineFailed
-from specchat.llama.memory_image import Checkpoint, MemoryImage
+from specchat.llama.memory_snapshot import Checkpoint, MemorySnapshot
 from specchat.llama.text_memory import count_common
 from specchat.planning.host_resources import available_bytes
 from specchat.planning.text_copies import LEAST_STATES, room_for_states
@@ -39,8 +39,8 @@ class ParkedMemory:
     the copy is kept if `least_lost` of its tokens are not wanted then.
     """
 
-    target: MemoryImage
-    draft: MemoryImage | None
+    target: MemorySnapshot
+    draft: MemorySnapshot | None
     drafters: Mapping[str, Drafter]
     least_lost: int
     place: int = -1
@@ -49,17 +49,17 @@ class ParkedMemory:
     @property
     def num_bytes(self) -> int:
         """The memory that it takes."""
-        return sum(image.num_bytes for image in self.images)
+        return sum(snapshot.num_bytes for snapshot in self.snapshots)
 
     @property
-    def images(self) -> Sequence[MemoryImage]:
+    def snapshots(self) -> Sequence[MemorySnapshot]:
         """The memories of the models."""
         return [self.target, self.draft] if self.draft else [self.target]
 
     @property
     def is_thin(self) -> bool:
         """Whether it has as few states as a copy keeps."""
-        return all(len(image.checkpoints) <= LEAST_STATES for image in self.images)
+        return all(len(snapshot.checkpoints) <= LEAST_STATES for snapshot in self.snapshots)
 
     def thin(self) -> None:
         """Drop all but a few states."""
@@ -144,8 +144,8 @@ class ParkedMemories:
         if other is None:
             return
         try:
-            of_target = other.context.image()
-            of_draft = other.draft.image() if other.draft else None
+            of_target = other.context.snapshot()
+            of_draft = other.draft.snapshot() if other.draft else None
         except MemoryError:
             return
         with suppress(EngineFailed):  # it is empty then
@@ -188,8 +188,8 @@ class ParkedMemories:
         with suppress(OSError, MemoryError):
             for place in sorted(self._places, key=lambda place: -place.used):
                 if place.context.num_evaluated >= LEAST_TOKENS and not is_stopped():
-                    of_draft = place.draft.image() if place.draft else None
-                    files.save(place.context.image(), of_draft, place.used, is_stopped)
+                    of_draft = place.draft.snapshot() if place.draft else None
+                    files.save(place.context.snapshot(), of_draft, place.used, is_stopped)
             for parked in sorted(self._parked, key=lambda parked: -parked.used):
                 if parked.target.length >= LEAST_TOKENS and not is_stopped():
                     files.save(
@@ -199,8 +199,8 @@ class ParkedMemories:
     def _take_from_disk(self, files: MemoryFiles, tokens: Sequence[int]) -> None:
         """Load the file that saves the most, if it saves more than what is in memory."""
         _, stored = self._best_on_disk(files, tokens)
-        if stored is not None and (images := files.load(stored)) is not None:
-            self._parked.append(ParkedMemory(*images, {}, LEAST_LOST))
+        if stored is not None and (snapshots := files.load(stored)) is not None:
+            self._parked.append(ParkedMemory(*snapshots, {}, LEAST_LOST))
 
     def _best_on_disk(
         self, files: MemoryFiles, tokens: Sequence[int]
@@ -226,8 +226,8 @@ class ParkedMemories:
         context, draft = place.context, place.draft
         free = available_bytes()
         try:
-            target = context.image()
-            of_draft = draft.image() if draft else None
+            target = context.snapshot()
+            of_draft = draft.snapshot() if draft else None
             parked = ParkedMemory(
                 target, of_draft, drafters, least_lost, place.number, place.used_before
             )
@@ -245,10 +245,10 @@ class ParkedMemories:
 
     def _bytes_with(self, present: Iterable[Checkpoint]) -> int:
         """Return the memory of all copies and of present texts' states, which they may share."""
-        images = [image for parked in self._parked for image in parked.images]
-        states = [*chain.from_iterable(image.checkpoints for image in images), *present]
+        snapshots = [snapshot for parked in self._parked for snapshot in parked.snapshots]
+        states = [*chain.from_iterable(snapshot.checkpoints for snapshot in snapshots), *present]
         sizes = {id(state): state.num_bytes for state in states}
-        return sum(image.data.size for image in images) + sum(sizes.values())
+        return sum(snapshot.data.size for snapshot in snapshots) + sum(sizes.values())
 
     def _states(self, place: TextPlace, length: int) -> Iterator[Checkpoint]:
         """Yield the states of the present texts, those of a place up to a length."""

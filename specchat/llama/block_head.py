@@ -15,7 +15,7 @@ from specchat.llama.context import Context
 from specchat.llama.head_context import HeadContext
 from specchat.llama.hidden_state_feed import HiddenStateFeed
 from specchat.llama.library import AbortFlag, api
-from specchat.llama.memory_image import MemoryImage
+from specchat.llama.memory_snapshot import MemorySnapshot
 from specchat.llama.model import Model
 from specchat.llama.native_context import BesideTarget
 from specchat.llama.rollback import Rollback
@@ -104,10 +104,10 @@ class BlockHead(HeadContext):
         self._drafted += tokens
         return [self._block[len(self._drafted) - 1]]
 
-    def restore(self, image: MemoryImage) -> None:
+    def restore(self, snapshot: MemorySnapshot) -> None:
         """Restore the memory from a copy; the target's must be restored first."""
         self._block, self._drafted = (), []
-        super().restore(image)
+        super().restore(snapshot)
 
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens, and drop the drafted block."""

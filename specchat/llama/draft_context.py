@@ -5,7 +5,7 @@ from typing import Protocol
 from specchat.decoding.ports import LanguageModel
 from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag
-from specchat.llama.memory_image import MemoryImage
+from specchat.llama.memory_snapshot import MemorySnapshot
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
 from specchat.llama.text_memory import TextMemory
@@ -35,10 +35,10 @@ class DraftContext(LanguageModel, Protocol):
     def image_seconds(self) -> float:
         """The seconds that encoding images has taken so far."""
 
-    def image(self) -> MemoryImage:
+    def snapshot(self) -> MemorySnapshot:
         """Return a copy of its memory."""
 
-    def restore(self, image: MemoryImage) -> None:
+    def restore(self, snapshot: MemorySnapshot) -> None:
         """Restore its memory from a copy; the target's must be restored first."""
 
     def use_threads(self, count: int) -> None:

@@ -19,7 +19,7 @@ from specchat.llama.head_context import HeadContext
 from specchat.llama.hidden_state_feed import HiddenStateFeed
 from specchat.llama.hidden_states import HiddenStates
 from specchat.llama.library import AbortFlag
-from specchat.llama.memory_image import MemoryImage
+from specchat.llama.memory_snapshot import MemorySnapshot
 from specchat.llama.model import Model
 from specchat.llama.native_context import BesideTarget
 from specchat.llama.rollback import Rollback
@@ -102,9 +102,9 @@ class Head(HeadContext):
             self.own[self.context.num_evaluated] = self.context.hidden_states()[last].copy()
         return rows
 
-    def restore(self, image: MemoryImage) -> None:
+    def restore(self, snapshot: MemorySnapshot) -> None:
         """Restore the memory from a copy; the target's must be restored first."""
-        super().restore(image)
+        super().restore(snapshot)
         self.own.clear()
 
     def rollback(self, length: int) -> None:
@@ -192,14 +192,14 @@ class SharedHead(HeadContext):
         rows = context.logits(1)
         return rows if self.length else [np.zeros_like(rows[0])]  # attention to nothing: no number
 
-    def image(self) -> MemoryImage:
+    def snapshot(self) -> MemorySnapshot:
         """Return a copy of the states that the head has not read; the memory is the target's."""
-        return MemoryImage([], np.empty(0, np.uint8), states=self.feed.snapshot())
+        return MemorySnapshot([], np.empty(0, np.uint8), states=self.feed.snapshot())
 
-    def restore(self, image: MemoryImage) -> None:
+    def restore(self, snapshot: MemorySnapshot) -> None:
         """Restore the states."""
         self._own = None
-        self.feed.restore(image.states)
+        self.feed.restore(snapshot.states)
 
     def rollback(self, length: int) -> None:
         """Continue from the target's state."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from specchat.llama.context import Context
 from specchat.llama.hidden_state_feed import HiddenStateFeed
-from specchat.llama.memory_image import MemoryImage
+from specchat.llama.memory_snapshot import MemorySnapshot
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
 
@@ -54,14 +54,14 @@ class HeadContext(AbstractContextManager["HeadContext"]):
         self.context.tokens, self.context.num_evaluated = list(tokens), len(tokens)
         self.feed.num_taken = len(tokens)
 
-    def image(self) -> MemoryImage:
+    def snapshot(self) -> MemorySnapshot:
         """Return a copy of the memory, and of the states that the head has not read yet."""
-        return replace(self.context.image(), states=self.feed.snapshot())
+        return replace(self.context.snapshot(), states=self.feed.snapshot())
 
-    def restore(self, image: MemoryImage) -> None:
+    def restore(self, snapshot: MemorySnapshot) -> None:
         """Restore the memory from a copy; the target's must be restored first."""
-        self.context.restore(image)
-        self.feed.restore(image.states)
+        self.context.restore(snapshot)
+        self.feed.restore(snapshot.states)
 
     def use_threads(self, count: int) -> None:
         """Compute with this number of threads from the next pass on."""

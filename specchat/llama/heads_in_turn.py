@@ -13,7 +13,7 @@ from specchat.decoding.ports import PromptProgress, Rows
 from specchat.llama.head import Head
 from specchat.llama.head_context import HeadContext
 from specchat.llama.library import AbortFlag
-from specchat.llama.memory_image import MemoryImage
+from specchat.llama.memory_snapshot import MemorySnapshot
 from specchat.llama.model import Model
 from specchat.llama.text_memory import TextMemory
 from specchat.planning.context_shape import ModelOptions
@@ -99,15 +99,15 @@ class HeadsInTurn(HeadContext):
         self._begin_step()
         self._first.rollback(length)
 
-    def image(self) -> MemoryImage:
+    def snapshot(self) -> MemorySnapshot:
         """Return a copy of all memories, and of the states that the heads have not read yet."""
-        image, *others = [head.image() for head in self._heads]
-        return replace(image, others=tuple(others))
+        snapshot, *others = [head.snapshot() for head in self._heads]
+        return replace(snapshot, others=tuple(others))
 
-    def restore(self, image: MemoryImage) -> None:
+    def restore(self, snapshot: MemorySnapshot) -> None:
         """Restore the memories from a copy; the target's must be restored first."""
         self._begin_step()
-        for head, own in zip(self._heads, (image, *image.others), strict=True):
+        for head, own in zip(self._heads, (snapshot, *snapshot.others), strict=True):
             head.restore(own)
 
     def after_pass(self, position: int, tokens: Sequence[int], *, is_prompt: bool) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from specchat.errors import SpecchatError
 from specchat.llama.library import api
-from specchat.llama.memory_image import Bytes, Checkpoint, address_of, spread
+from specchat.llama.memory_snapshot import Bytes, Checkpoint, address_of, spread
 from specchat.llama.model import Model
 from specchat.llama.token_positions import Positions
 from specchat.options.declarations import LONGEST_DRAFT

@@ -13,7 +13,7 @@ from specchat.llama.batch import Batch
 from specchat.llama.hidden_states import HiddenStates
 from specchat.llama.image_reading import ImageReading
 from specchat.llama.library import api
-from specchat.llama.memory_image import Checkpoint, MemoryImage, read_state, write_state
+from specchat.llama.memory_snapshot import Checkpoint, MemorySnapshot, read_state, write_state
 from specchat.llama.native_context import NativeContext
 from specchat.llama.pass_record import PassRecord
 from specchat.llama.rollback import Rollback, choose_rollback, longest_within
@@ -326,11 +326,11 @@ class TextMemory:
         """Return the layers' inputs of the last pass side by side: (tokens, layers * width)."""
         return self.native.layer_inputs(layers, self._last.stop)[self._last]
 
-    def image(self) -> MemoryImage:
+    def snapshot(self) -> MemorySnapshot:
         """Return a copy of the memory. Raises MemoryError if there is no room for one."""
         self.native.require_open()
         kind = self.rollback_kind
-        return MemoryImage(
+        return MemorySnapshot(
             self.tokens[: self.num_evaluated],
             read_state(self.handle, self.sequence),
             kind.lend(),
@@ -338,23 +338,23 @@ class TextMemory:
             gaps=kind.positions.gaps,
         )
 
-    def restore(self, image: MemoryImage) -> None:
+    def restore(self, snapshot: MemorySnapshot) -> None:
         """Restore a copy of the memory; on failure, empty the memory and raise EngineFailed."""
         self.native.require_open()
-        self.rollback_kind.begin_with(image.checkpoints)
+        self.rollback_kind.begin_with(snapshot.checkpoints)
         self._num_last = 0
         self._record.begin_with(())
         try:
             self.rollback_kind.empty()
-            write_state(self.handle, self.sequence, image.data)
+            write_state(self.handle, self.sequence, snapshot.data)
         except BaseException:
             self.rollback_kind.begin_with(())
             self.tokens, self.num_evaluated = [], self.rollback_kind.empty()
             raise
-        self.tokens, self.num_evaluated = list(image.tokens), image.length
-        self.rollback_kind.positions.begin_with(image.gaps)
+        self.tokens, self.num_evaluated = list(snapshot.tokens), snapshot.length
+        self.rollback_kind.positions.begin_with(snapshot.gaps)
         if self.rollback_kind.restores_bits:
-            self._record.begin_with(image.ends)
+            self._record.begin_with(snapshot.ends)
 
     def shared_by(self, tokens: Sequence[int], *, repeats: bool = False) -> int:
         """Return how many leading tokens of a text a copy of this one would save evaluating.
@@ -379,10 +379,10 @@ class TextMemory:
         length = min(self.count_known(tokens), self.num_evaluated)
         return self.rollback_kind.reachable(length, self.num_evaluated, self._num_last)
 
-    def reachable_in(self, image: MemoryImage, tokens: Sequence[int]) -> int:
+    def reachable_in(self, snapshot: MemorySnapshot, tokens: Sequence[int]) -> int:
         """Return the same as `reachable`, for a copy of this memory if it were restored."""
-        length = self._images.whole(tokens, count_common(image.tokens, tokens))
-        return self._left_of_copy(length, image.length, image.checkpoints)
+        length = self._images.whole(tokens, count_common(snapshot.tokens, tokens))
+        return self._left_of_copy(length, snapshot.length, snapshot.checkpoints)
 
     def _left_of_copy(self, length: int, whole: int, checkpoints: Sequence[Checkpoint]) -> int:
         """Return how many tokens are left of a copy of `whole` tokens that goes back to a length.

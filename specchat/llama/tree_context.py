@@ -19,7 +19,7 @@ from specchat.errors import SpecchatError
 from specchat.llama.batch import SequencesBatch
 from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, api
-from specchat.llama.memory_image import MemoryImage
+from specchat.llama.memory_snapshot import MemorySnapshot
 from specchat.llama.model import Model
 from specchat.llama.text_memory import LONGEST_REPLAY
 from specchat.planning.context_shape import ContextShape, ModelOptions
@@ -122,7 +122,7 @@ class TreeContext(Context):
                 self.listener.after_branches(length - len(branches), rows)
                 self._num_last = 0
 
-    def image(self) -> MemoryImage:
+    def snapshot(self) -> MemorySnapshot:
         """Return a copy of the memory, of the text alone.
 
         Tokens that wait to be evaluated again are evaluated first, unless that is interrupted.
@@ -131,7 +131,7 @@ class TreeContext(Context):
         with suppress(SpecchatError):
             self._catch_up()
         self._cut_lines(0)
-        return super().image()
+        return super().snapshot()
 
     def _make_way(self) -> None:
         self._drop_branches()

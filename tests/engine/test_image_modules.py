@@ -31,6 +31,7 @@ FOR_IMAGES = {
     "specchat.images.decoder",
     "specchat.images.picture",
     "specchat.llama.encoder_stop",
+    "specchat.llama.kept_images",
     "specchat.llama.mtmd_library",
     "specchat.llama.vision",
 }

@@ -100,7 +100,7 @@ def test_a_text_set_aside_loses_most_states_before_it_goes(shallow: WriteModel) 
         for end in range(30, 300, 30):
             tokens_of(engine, TEXTS[0][:end], max_tokens=1)
         tokens_of(engine, TEXTS[0], max_tokens=1)
-        engine.parked.limit = engine.context.image().num_bytes - 1
+        engine.parked.limit = engine.context.snapshot().num_bytes - 1
         tokens_of(engine, TEXTS[1], max_tokens=1)
         assert len(engine.parked) == 1
         assert engine.parked.num_bytes <= engine.parked.limit

@@ -242,17 +242,17 @@ def test_a_copy_keeps_its_states_while_others_are_saved(
     with context(tiny, architecture, batch=32) as memory:
         for end in range(50, 300, 50):
             memory.prefill(TEXT[:end])
-        image = memory.image()
-        before = [state.data.copy() for state in image.checkpoints]
+        snapshot = memory.snapshot()
+        before = [state.data.copy() for state in snapshot.checkpoints]
         for end in range(300, 800, 50):
             memory.prefill(TEXT[:end])
-        after = [state.data for state in image.checkpoints]
-        lengths = [state.length for state in image.checkpoints]
+        after = [state.data for state in snapshot.checkpoints]
+        lengths = [state.length for state in snapshot.checkpoints]
 
         assert all(map(np.array_equal, before, after))
         assert not set(lengths) <= {kept.length for kept in memory.rollback_kind.checkpoints}
         for length in lengths[:-1]:
-            memory.restore(image)
+            memory.restore(snapshot)
             assert memory.prefill([*TEXT[:length], 7]) == length
             expected = fresh_logits(tiny, architecture, [*TEXT[:length], 7])
             assert next_logits(memory) == pytest.approx(expected, abs=TOLERANCE)

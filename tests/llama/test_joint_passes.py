@@ -170,7 +170,7 @@ def test_a_copy_of_one_text_can_be_restored_in_the_place_of_another(
         joint, known = JointPasses(texts, float), texts_of(3)
         for text, tokens in zip(texts, known, strict=True):
             text.prefill(tokens)
-        texts[2].restore(texts[0].image())
+        texts[2].restore(texts[0].snapshot())
         rows = joint.run([TargetPass(text, [99], 1) for text in texts])
         for own, tokens in zip(rows, [known[0], known[1], known[0]], strict=True):
             wanted = rows_alone(tiny, architecture, tokens, [99])
@@ -192,7 +192,7 @@ def test_a_text_begins_with_a_copy_of_the_beginning_of_another_one(
         texts[1].prefill(known[1])
         texts[2].prefill(known[2])
         assert texts[0].shared_by(other) == 60
-        texts[1].restore(texts[0].image())
+        texts[1].restore(texts[0].snapshot())
         assert texts[1].tokens == one
         assert texts[1].prefill(other) == 60
         given = [(texts[0], one), (texts[1], other), (texts[2], known[2])]
@@ -216,9 +216,9 @@ def test_a_copied_window_steps_back_to_a_state_that_left_it(tiny: WriteModel) ->
     with memories(tiny, "gemma3", 3) as texts:
         texts[0].prefill(common)
         texts[0].prefill(one)
-        texts[1].restore(texts[0].image())
+        texts[1].restore(texts[0].snapshot())
         assert texts[1].prefill(other[:60]) == 60
-        texts[2].restore(texts[1].image())
+        texts[2].restore(texts[1].snapshot())
         for text in texts[1:]:
             assert text.prefill(other) == 60
             assert text.evaluate([99], 1)[0] == pytest.approx(wanted, abs=TOLERANCE)
@@ -235,7 +235,7 @@ def test_a_copy_is_of_the_text_without_the_draft_that_was_rejected(
         texts[0].prefill(text)
         texts[0].evaluate([11, 12, 13], 3)
         texts[0].rollback(len(text) + 1)
-        texts[1].restore(texts[0].image())
+        texts[1].restore(texts[0].snapshot())
         assert texts[1].tokens == [*text, 11]
         assert texts[1].evaluate([99], 1)[0] == pytest.approx(wanted, abs=TOLERANCE)
 
@@ -250,7 +250,7 @@ def test_a_copied_beginning_has_the_bits_of_one_that_was_read(
         texts[2].prefill(common)
         for token in tokens[::-1]:
             texts[2].evaluate([token], 1)
-        texts[0].restore(texts[2].image())
+        texts[0].restore(texts[2].snapshot())
         texts[0].rollback(len(common))
         wanted = rows_alone(tiny, architecture, common, tokens)
         for token, row in zip(tokens, wanted, strict=True):

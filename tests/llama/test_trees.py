@@ -173,10 +173,10 @@ def test_a_copy_has_the_branches_that_were_kept(tiny: WriteModel) -> None:
         context.evaluate_tree([5, 6], [(7, 1), (8, 2)], 2)
         context.keep(44, [0, 1])
         text = list(context.tokens)
-        image = context.image()
-        assert list(image.tokens) == text
+        snapshot = context.snapshot()
+        assert list(snapshot.tokens) == text
         context.prefill([9, 10, 11])
-        context.restore(image)
+        context.restore(snapshot)
         found = np.array(context.evaluate([42], 1)[0])
     assert np.abs(found - fresh_logits(tiny, "llama", text)).max() < TOLERANCE
 
@@ -190,7 +190,7 @@ def test_too_many_branches_are_refused(tiny: WriteModel) -> None:
                 context.evaluate_tree(tokens, [(5, 0)] * count, len(tokens))
 
 
-@table("ending", ["rollback", "evaluate", "prefill", "image", "keep"])
+@table("ending", ["rollback", "evaluate", "prefill", "snapshot", "keep"])
 def test_a_tree_that_is_not_kept_leaves_no_sequence(tiny: WriteModel, ending: str) -> None:
     """Whatever is asked for next, as after an error between the pass and its end."""
     with tree_context(tiny, "llama") as context:
@@ -203,8 +203,8 @@ def test_a_tree_that_is_not_kept_leaves_no_sequence(tiny: WriteModel, ending: st
             context.evaluate([6], 1)
         elif ending == "prefill":
             context.prefill(TEXT[:5])
-        elif ending == "image":
-            context.image()
+        elif ending == "snapshot":
+            context.snapshot()
         else:
             context.keep(11, ())
         assert num_lines_beyond(context) == 0

@@ -144,7 +144,7 @@ def test_a_copy_of_a_text_knows_its_positions_itself(
     context.prefill(tokens)
     expected = context.evaluate([9], 1)[0].copy()
     context.prefill(tokens)
-    copied = context.image()
+    copied = context.snapshot()
     context.prefill([])
     context.model.images.clear()
     context.restore(copied)

@@ -58,10 +58,10 @@ def test_a_memory_that_holds_another_text_is_found(
         del repeats
         num_kept = place.context.reachable(tokens)
         for other in self._places:
-            image = other.context.image()
-            num_common = count_common(image.tokens, tokens)
-            if num_kept + 64 < num_common < image.length < len(tokens):
-                place.context.restore(replace(image, tokens=tokens[: image.length]))
+            snapshot = other.context.snapshot()
+            num_common = count_common(snapshot.tokens, tokens)
+            if num_kept + 64 < num_common < snapshot.length < len(tokens):
+                place.context.restore(replace(snapshot, tokens=tokens[: snapshot.length]))
 
     monkeypatch.setattr(ParkedMemories, "share", share)
     found = orders(shallow, "llama", "auto")

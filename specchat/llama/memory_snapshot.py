@@ -36,7 +36,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryImage:
+class MemorySnapshot:
     """A copy of a context's memory: the tokens it stands for, its state and its checkpoints.
 
     For a prediction head, `states` holds those of its target's that it has not read yet, and
@@ -50,7 +50,7 @@ class MemoryImage:
     states: object = field(default=None, compare=False)
     ends: tuple[int, ...] = ()
     gaps: tuple[tuple[int, int], ...] = ()
-    others: tuple["MemoryImage", ...] = ()
+    others: tuple["MemorySnapshot", ...] = ()
 
     @property
     def length(self) -> int:
@@ -61,11 +61,11 @@ class MemoryImage:
     def num_bytes(self) -> int:
         """The memory that the copy takes."""
         saved = sum(checkpoint.num_bytes for checkpoint in self.checkpoints)
-        return self.data.size + saved + sum(image.num_bytes for image in self.others)
+        return self.data.size + saved + sum(snapshot.num_bytes for snapshot in self.others)
 
-    def thinned(self, most: int) -> "MemoryImage":
+    def thinned(self, most: int) -> "MemorySnapshot":
         """Return this copy with at most `most` checkpoints, but never fewer than three."""
-        others = tuple(image.thinned(most) for image in self.others)
+        others = tuple(snapshot.thinned(most) for snapshot in self.others)
         return replace(self, checkpoints=tuple(spread(self.checkpoints, most)), others=others)
 
 

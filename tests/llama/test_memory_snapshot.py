@@ -26,7 +26,7 @@ def test_a_restored_text_goes_on_with_the_same_bits(tiny: WriteModel, architectu
         expected = [np.array(it.memory.evaluate([token], 1)[0]) for token in TEXT[60:70]]
         it.memory.prefill([])
         it.memory.prefill(TEXT[:60])
-        kept = it.memory.image()
+        kept = it.memory.snapshot()
         it.memory.prefill(OTHER[:90])
         it.memory.evaluate(OTHER[90:95], 5)
         it.memory.restore(kept)
@@ -47,7 +47,7 @@ def test_a_restored_text_can_be_shortened_and_drafted_after(
     with bench(tiny, architecture) as it:
         it.memory.prefill(TEXT[:40])
         it.memory.prefill(TEXT[:80])
-        kept = it.memory.image()
+        kept = it.memory.snapshot()
         it.memory.prefill(OTHER[:90])
         it.memory.restore(kept)
         wanted = [*TEXT[:50], *OTHER[:10]]
@@ -65,7 +65,7 @@ def test_a_state_that_is_cut_short_empties_the_memory(tiny: WriteModel) -> None:
     """Nothing of it is trusted, and the next text is right."""
     with bench(tiny, "llama") as it:
         it.memory.prefill(TEXT[:40])
-        kept = it.memory.image()
+        kept = it.memory.snapshot()
         cut = type(kept)(kept.tokens, kept.data[: kept.data.size // 2])
         with pytest.raises(EngineFailed, match="cannot restore"):
             it.memory.restore(cut)
