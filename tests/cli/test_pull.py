@@ -55,6 +55,7 @@ def _two_pairs(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """A catalogue with two pairs that share their draft, and a hub that has them."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("specchat.planning.forecast.total_bytes", lambda: 0)  # of any machine
     own_catalogue_path().parent.mkdir(parents=True)
     own_catalogue_path().write_text(OWN)
     hub.put(FILE.repository, FILE.file, CONTENT)

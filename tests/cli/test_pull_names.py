@@ -44,6 +44,7 @@ def _alone(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.delenv("OLLAMA_MODELS", raising=False)
     monkeypatch.setattr(pull, "find_machine", lambda: Machine(10**9, ()))
+    monkeypatch.setattr("specchat.planning.forecast.total_bytes", lambda: 0)  # of any machine
     monkeypatch.setattr(pull, "measure_pulled", lambda *_, **__: None)
 
 
