@@ -18,15 +18,18 @@ from specchat.engine.memory_files import LEAST_TOKENS, MemoryFiles, StoredMemory
 from specchat.engine.text_place import TextPlace
 from specchat.errors import EngineFailed
 from specchat.llama.memory_snapshot import Checkpoint, MemorySnapshot
-from specchat.llama.text_memory import count_common
+from specchat.llama.text_memory import TextMemory, count_common
 from specchat.planning.host_resources import available_bytes
 from specchat.planning.text_copies import LEAST_STATES, room_for_states
 
 LEAST_LOST = 256
 """A text is set aside if this many of its tokens would be lost."""
-LEAST_SHARED, SHARE_OF_COPY = 64, 1 / 16
-"""A text begins with a copy of another one if that saves reading this many tokens, and this share
-of those that are copied: other texts wait for a copy, which is always whole."""
+LEAST_SHARED = 64
+"""A text begins with a copy of another one if that saves reading this many tokens, and enough of
+those that are copied: other texts wait for a copy, which is always whole."""
+COPIED_ON_CPU, COPIED_ON_GPU = 256, 16
+"""At least as many tokens are copied in the time of reading one. SmolLM2-135M on a CPU copied 900;
+GPUs read much faster, and the copy is one to the host's memory and back."""
 SPARE_SHARE = 0.5
 """One copy takes at most this share of what is free."""
 
@@ -167,7 +170,7 @@ class ParkedMemories:
         paying = [
             (count, each)
             for count, each in shared
-            if pays_to_copy(count - num_kept, each.context.num_evaluated)
+            if pays_to_copy(each.context, count - num_kept, each.context.num_evaluated)
         ]
         return max(paying, key=lambda pair: pair[0], default=(0, None))
 
@@ -282,6 +285,7 @@ class ParkedMemories:
         return True
 
 
-def pays_to_copy(num_saved: int, num_copied: int) -> bool:
-    """Whether a text is copied from another place if that saves reading so many of its tokens."""
-    return num_saved >= max(LEAST_SHARED, SHARE_OF_COPY * num_copied)
+def pays_to_copy(text: TextMemory, num_saved: int, num_copied: int) -> bool:
+    """Whether so many tokens of a text are copied to another place if that saves reading some."""
+    in_time_of_one = COPIED_ON_GPU if text.native.is_on_gpu else COPIED_ON_CPU
+    return num_saved >= max(LEAST_SHARED, num_copied / in_time_of_one)

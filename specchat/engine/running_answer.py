@@ -78,7 +78,7 @@ class RunningAnswer:
             num_common -= num_common % size
         if not kind.removes_any_tail:
             num_common = max((stop for stop in stops if stop <= num_common), default=0)
-        is_worth_it = pays_to_copy(num_common - context.reachable(own), num_common)
+        is_worth_it = pays_to_copy(context, num_common - context.reachable(own), num_common)
         return num_common if is_worth_it else 0
 
     def updates(self, chunks: Iterator[Chunk], pacing: PairPacing) -> Generator[Update]:

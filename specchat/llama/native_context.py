@@ -50,8 +50,9 @@ class BesideTarget:
 class NativeContext(AbstractContextManager["NativeContext"]):
     """One of llama.cpp's contexts. Which texts its memory holds, their TextMemory knows.
 
-    `chunk` is the most tokens of a pass, `brief_chunk` those of one that should not take long. It
-    `reads_images` unless it is beside a target, whose states of them are all that it gets.
+    `chunk` is the most tokens of a pass, `brief_chunk` those of one that should not take long. With
+    `is_on_gpu` some of it is on a GPU, here or a worker's. It `reads_images` unless it is beside a
+    target, whose states of them are all that it gets.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class NativeContext(AbstractContextManager["NativeContext"]):
         # One micro-batch per pass: to make room in a sliding window's cache for a later one,
         # llama.cpp may drop tokens that an earlier one still attends to.
         self.chunk = int(api.llama_n_ubatch(self.handle))
+        self.is_on_gpu = is_on_gpu
         self.brief_chunk = self.chunk if is_on_gpu else min(BRIEF_CHUNK, self.chunk)
         self._beside = beside
         self.reads_images = beside is None

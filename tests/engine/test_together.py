@@ -366,11 +366,12 @@ def test_an_answer_waits_for_what_can_be_copied(
 
 
 def test_a_long_text_is_not_copied_for_a_short_beginning(shallow: WriteModel) -> None:
-    """A copy is whole, and the others wait for it."""
+    """A copy is whole, and the others wait for it: on a GPU, reading takes no longer."""
     short, other = ([*COMMON[:70], *PROMPTS[number]] for number in (0, 1))
     asked = [replace(request(0, max_tokens=2), prompt=text, seed=None) for text in (short, other)]
     with LocalEngine(loading(shallow, "llama", ctx=2048)) as engine:
-        for num_more, expected in ((0, 70), (1200, 0)):
+        for is_on_gpu, num_more, expected in ((True, 0, 70), (True, 1200, 0), (False, 1200, 70)):
+            engine.context.native.is_on_gpu = is_on_gpu
             engine.forget()
             long = replace(asked[0], prompt=[*short, *(COMMON * 6)[:num_more]])
             alone(engine, long)
