@@ -94,6 +94,8 @@ class Script:
     """Raised before an answer begins."""
     hold: threading.Event | None = None
     """Where set, each answer waits for it after its first step."""
+    first_hold: threading.Event | None = None
+    """Where set, each answer waits for it before its first step."""
     num_loads: int = 0
     load_hold: threading.Event | None = None
     """Where set, loading waits for it."""
@@ -178,6 +180,8 @@ class ScriptedEngine(Engine):
 
     def _steps(self, tokens: Sequence[Token]) -> Iterator[Chunk]:
         length = 3 if self._drafts else 1
+        if self._script.first_hold is not None:
+            self._script.first_hold.wait(60)
         for place in range(0, len(tokens), length):
             if self._stopped.is_set():
                 yield Chunk(text="", finish="cancelled")

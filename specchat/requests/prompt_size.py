@@ -2,6 +2,13 @@
 
 from dataclasses import dataclass
 
+BYTES_PER_TOKEN = 4
+
+
+def estimated_tokens(text: str) -> int:
+    """Return about how many tokens a text has, for as long as no model has counted them."""
+    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+
 
 @dataclass(frozen=True, slots=True)
 class PromptSize:

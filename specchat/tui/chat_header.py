@@ -61,7 +61,7 @@ def _right_part(chat: ChatState, badges: Sequence[str], room: int) -> Content:
     forms.sort(key=lambda parts: -_width(parts))
     shown = next((parts for parts in forms if _width(parts) <= room), forms[-1])
     model, gauge, *more = shown
-    is_full = _context_share(chat) >= FILLING
+    is_full = chat.context_report.share >= FILLING
     parts = [
         _link(model, "models"),
         _link(gauge, "context").stylize("$text-warning" if is_full else ""),
@@ -88,20 +88,12 @@ def _gpu_forms(chat: ChatState) -> tuple[str, ...]:
     return f"GPU {used} of {total}", f"GPU {percent(facts.gpu_used / facts.gpu_total)}"
 
 
-def _context_share(chat: ChatState) -> float:
-    facts = chat.pair_controller.facts
-    if facts is None:
-        return 0.0
-    is_kept = chat.answers.here is not None or facts.keeps_reasoning
-    return chat.answers.figures.context_share(facts.context, with_reasoning=is_kept)
-
-
 def _context_forms(chat: ChatState) -> tuple[str, ...]:
     """Return how full the context is, as a gauge and in short; empty until a model is loaded."""
     facts = chat.pair_controller.facts
     if facts is None or not facts.context:
         return ("",)
-    share = _context_share(chat)
+    share = chat.context_report.share
     full = min(GAUGE_WIDTH, int(GAUGE_WIDTH * share + 0.5))
     gauge = "▰" * full + "▱" * (GAUGE_WIDTH - full)
     return (

@@ -14,7 +14,7 @@ from specchat.tui.actions.context_actions import SUMMARY_REQUEST
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.message_views import MessageView
-from tui.driving import say, screen_text, status, type_keys, until
+from tui.driving import header_text, say, screen_text, status, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (110, 40)
@@ -180,3 +180,32 @@ async def test_what_drops_out_next_is_said() -> None:
         await say(pilot, "/context", wait=False)
         await until(pilot, lambda: "1 turn stays whatever happens." in notices(app))
         assert "Nothing can drop out of it." in notices(app)
+
+
+async def test_the_context_never_falls_while_an_answer_is_awaited() -> None:
+    """It has what was there before, and about what is new; then what was read."""
+    script = Script(["abcdefghijkl" * 40, "Short"], finish="length")
+    app = chat(script, system_prompt="Be brief. " * 60)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "0 % of 4096" in header_text(app))
+
+        async def awaited(percents: str) -> None:
+            script.first_hold = threading.Event()
+            await (say(pilot, asked, wait=False) if asked else pilot.press("ctrl+g"))
+            await until(pilot, lambda: app.answers.current is not None)
+            await pilot.pause(0.2)
+            assert app.answers.figures.statistics.prompt_tokens == 0
+            assert f" {percents} of 4096" in header_text(app)
+            app.actions.context.show()
+            assert f"is {percents} full" in app.notices.latest[-1].message
+            script.first_hold.set()
+            await until(pilot, lambda: app.answers.current is None)
+
+        asked = "word " * 40
+        await awaited("5 %")  # 150 and 50 tokens
+        assert " 4 % of 4096" in header_text(app)  # 40 and 120, as the engine has counted
+        asked = "word " * 400
+        await awaited("16 %")
+        assert " 1 % of 4096" in header_text(app)
+        asked = ""
+        await awaited("1 %")

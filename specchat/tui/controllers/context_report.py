@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from specchat.chat.conversation import Message, exchanges
+from specchat.chat.conversation import Message, exchanges, with_attachments
+from specchat.requests.prompt_size import estimated_tokens
 from specchat.safe_text import harmless, in_one_line
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.texts.figures import Figures
 from specchat.wording import percent
 
 EXCERPT_LENGTH = 30
@@ -23,17 +25,41 @@ class ContextReport:
     answers: Answers
     pair_controller: PairController
 
+    @property
+    def share(self) -> float:
+        """How full the context is; before a prompt is read, what is known of it already."""
+        facts = self.pair_controller.facts
+        if facts is None or not facts.context:
+            return 0.0
+        writing, figures = self.answers.here, self.answers.figures
+        if writing is not None and not figures.statistics.prompt_tokens:
+            used = self._expected(keeps_reasoning=facts.keeps_reasoning)
+            return min(used / facts.context, 1.0)
+        is_kept = writing is not None or facts.keeps_reasoning
+        return figures.context_tokens(with_reasoning=is_kept) / facts.context
+
+    def _expected(self, *, keeps_reasoning: bool) -> int:
+        """Return about how many tokens the prompt has: those of before, and what is new."""
+        chat, num_tokens = self.conversations, 0
+        for message in reversed(chat.tree.sent(chat.leaf)):
+            question = chat.tree.get(message.parent or 0)
+            if question is None or question.mark != "summary":  # whose prompt was what it replaces
+                before = Figures.stored(message.statistics, ())
+                known = before.context_tokens(with_reasoning=keeps_reasoning)
+                if known:
+                    return known + num_tokens
+            num_tokens += estimated_tokens(with_attachments(message.text, message.attachments))
+        return num_tokens + estimated_tokens(chat.system_prompt)
+
     def words(self) -> str:
         """Return how full the context is, what is left out, and what drops out next."""
         facts = self.pair_controller.facts
         if facts is None:
             return "The model is not loaded yet."
-        figures = self.answers.figures
-        share = figures.context_share(facts.context, with_reasoning=facts.keeps_reasoning)
         if not facts.context:
             return f"{harmless(facts.served_by)} does not report the size of its context."
-        parts = [f"The context of {facts.context} tokens is {percent(share)} full."]
-        parts += self._missing(figures.statistics.left_out)
+        parts = [f"The context of {facts.context} tokens is {percent(self.share)} full."]
+        parts += self._missing(self.answers.figures.statistics.left_out)
         return " ".join(parts)
 
     def _missing(self, num_left_out: int) -> Iterator[str]:

@@ -11,7 +11,7 @@ from specchat.chat.answer_statistics import NUM_MEASURED, reading_rate
 from specchat.chat.conversation import with_attachments
 from specchat.errors import SpecchatError, StoreFailed
 from specchat.images.image import Image, with_images
-from specchat.requests.prompt_size import PromptSize
+from specchat.requests.prompt_size import PromptSize, estimated_tokens
 from specchat.tui.commands import is_slash
 from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
@@ -26,8 +26,6 @@ from specchat.tui.texts.schema_text import structure_of
 
 QUIET_SECONDS = 0.25
 """A message is counted once nothing was typed for this long."""
-BYTES_PER_TOKEN = 4
-"""For an estimate while no model can count."""
 LEAST_SECONDS, LEAST_TOKENS = 1.0, 256
 """What is read again in less time, or if that is not known in fewer tokens, is not mentioned."""
 
@@ -137,7 +135,7 @@ class MessageSize:
         facts = self.pair_controller.facts
         takes_images = facts is not None and facts.takes_images
         shown = [each.image for each in images if takes_images and not each.wrong]
-        estimate = -(-len(content.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+        estimate = estimated_tokens(content)
         session = self.pair_controller.session
         if session is None or not session.is_loaded or self.answers.current is not None:
             self._show(PromptSize(estimate), is_estimate=True)

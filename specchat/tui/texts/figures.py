@@ -127,17 +127,16 @@ class Figures:
         """The tokens drafted per step with all branches; 0 if there were none."""
         return nodes_per_step(self.statistics.as_dict())
 
-    def context_share(self, size: int, *, with_reasoning: bool = True) -> float:
-        """Return how full a context of this size is, 0 before the first answer.
+    def context_tokens(self, *, with_reasoning: bool = True) -> int:
+        """Return how many tokens the context holds, 0 before the first answer.
 
         Leave reasoning out where the template drops it from the next prompt.
         """
         stats = self.statistics
-        if not size or not stats.prompt_tokens:
-            return 0.0
+        if not stats.prompt_tokens:
+            return 0
         used = stats.prompt_tokens + stats.generated_tokens
-        used -= 0 if with_reasoning else stats.reasoning_tokens
-        return used / size
+        return used - (0 if with_reasoning else stats.reasoning_tokens)
 
 
 def stored_figures(messages: Iterable[Message]) -> Figures | None:
