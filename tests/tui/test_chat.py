@@ -306,15 +306,23 @@ async def test_the_chip_under_the_cursor_shows_its_probabilities() -> None:
         await say(pilot, "Steps")
         await pilot.press("f6")
         for key, chip, words in (
-            ("home", "[✔ abcd]", "[abcd] accepted · probability: drafter 82 % · target 91 %"),
-            ("down", "[✔ efgh]", "[efgh] accepted · probability: drafter 100 % · target 1 %"),
+            (
+                "home",
+                "[✔ abcd]",
+                "[abcd] accepted · at temperature 0.8: drafter 82 % · target 91 %",
+            ),
+            (
+                "down",
+                "[✔ efgh]",
+                "[efgh] accepted · at temperature 0.8: drafter 100 % · target 1 %",
+            ),
             ("j", "[✘ ·no]", "[·no] not checked: a token before it was rejected"),
             ("down", "[+ ijkl]", "correction"),
             ("down", "[+ ijkl]", "correction"),
         ):
             await pilot.press(key)
             await until(pilot, lambda each=(chip, words): all(x in screen_text(app) for x in each))  # type: ignore[misc]
-        assert "probability" not in screen_text(app)
+        assert "at temperature 0.8:" not in screen_text(app)
         line = app.screen.query_one("#step", Static)
         await pilot.click(line, offset=(3, 1))
         await until(pilot, lambda: "[✔ abcd]" in screen_text(app))

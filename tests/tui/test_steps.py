@@ -165,7 +165,7 @@ async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -
         for mark in ("✔ accepted: draft model", "✔ accepted: suffix lookup", "✘ rejected"):
             assert mark in shown
         assert "[a] accepted · probability: drafter 80 % · target 90 %" in shown.replace("a·", "a")
-        assert "Most probable here" in shown
+        assert re.search("Most probable (here )?at temperature 1 · ", shown)
         for number in range(1, 7):
             assert re.search(rf"(?<!\w){number} (abcd|·other|ijkl) ", shown)
         for key in ("Esc Close", "←→ Step", "↑↓ Token", "1-6 Go on", "d Draft", "x Rejected"):
@@ -209,9 +209,9 @@ def test_what_a_grammar_forces_is_told_from_what_was_drafted() -> None:
         (MARK_FORCED, "e"),
     ]  # fmt: skip
     assert [index_in_answer(FORCED, chip) for chip in range(6)] == [0, 1, 2, 2, 3, 4]
-    assert "forced by the grammar" in fate(FORCED, 1).plain
-    assert "rejected" in fate(FORCED, 2).plain
-    assert "correction" in fate(FORCED, 3).plain
+    assert "forced by the grammar" in fate(FORCED, 1, 0.8).plain
+    assert "rejected" in fate(FORCED, 2, 0.8).plain
+    assert "correction" in fate(FORCED, 3, 0.8).plain
 
 
 def test_the_text_around_a_step_is_cut_at_both_ends() -> None:
@@ -325,12 +325,12 @@ def test_every_tree_fits_its_lines() -> None:
 def test_tokens_of_a_tree_say_what_became_of_them() -> None:
     """What competed for a place has its index; probabilities are those of the draft alone."""
     found = {each.text: place for place, each in enumerate(tokens_of(TREE))}
-    words = {text: fate(TREE, place).plain.partition("] ")[2] for text, place in found.items()}
+    words = {text: fate(TREE, place, 0.2).plain.partition("] ")[2] for text, place in found.items()}
     assert list(found) == [
         "The", "A", " cat", " dog", " big", " bad", " sat", " ran", " away", "\n", " on"
     ]  # fmt: skip
     assert "drafter 40 % · target 50 %" in words[" cat"]
-    assert "rejected · probability: drafter 70 % · target 10 %" in words[" sat"]
+    assert "rejected · at temperature 0.2: drafter 70 % · target 10 %" in words[" sat"]
     assert words[" ran"] == "accepted: a branch beside the draft"
     assert words[" dog"] == words["\n"] == "rejected: a branch beside the draft"
     assert words[" big"] == words[" on"] == "not checked: a token before it was rejected"

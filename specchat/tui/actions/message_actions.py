@@ -82,7 +82,8 @@ class MessageActions:
                     self.state.questions.branch_off(answer, begun, known.target)
                 )
 
-        self.view.app.push_screen(StepsScreen(known.steps), branch_off)
+        temperature = self.state.answers.asked_with(answer).get("temperature")
+        self.view.app.push_screen(StepsScreen(known.steps, temperature), branch_off)
 
     def show_last_steps(self) -> None:
         """Step through the last answer."""

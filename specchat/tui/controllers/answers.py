@@ -19,7 +19,14 @@ from specchat.tui.controllers.ghosts import Ghosts
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END, Question
 from specchat.tui.controllers.writing import WAITING, Writing
-from specchat.tui.texts.figures import REPEATING, SERVED_BY, UNFINISHED, Figures, stored_figures
+from specchat.tui.texts.figures import (
+    ASKED_WITH,
+    REPEATING,
+    SERVED_BY,
+    UNFINISHED,
+    Figures,
+    stored_figures,
+)
 from specchat.tui.texts.line_below import LineBelow, line_below, repeating_line
 from specchat.tui.texts.sampling_text import only_sampling
 
@@ -141,6 +148,14 @@ class Answers:
         if writing is not None and writing.message == answer:
             return writing.figures.statistics.served_by
         return str(self._conversations.tree[answer].statistics.get(SERVED_BY, ""))
+
+    def asked_with(self, answer: int) -> Mapping[str, Any]:
+        """Return the options that decided an answer, as far as they are known."""
+        writing = self.current
+        if writing is not None and writing.message == answer:
+            return writing.asked_with
+        asked = self._conversations.tree[answer].statistics.get(ASKED_WITH)
+        return asked if isinstance(asked, Mapping) else {}
 
     def _known_steps(self, writing: Writing) -> StoredSteps:
         """Return an answer's steps, without a target where its tokens cannot be continued."""

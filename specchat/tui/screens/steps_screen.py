@@ -49,9 +49,10 @@ class StepsScreen(Dialog[Sequence[Chunk]]):
         Binding("pagedown", "page(1)", show=False),
     ]
 
-    def __init__(self, steps: Sequence[Chunk]) -> None:
-        """Store the steps of an answer; at least one must have tokens."""
+    def __init__(self, steps: Sequence[Chunk], temperature: float | None = None) -> None:
+        """Store the steps of an answer, one of which must have tokens, and its temperature."""
         super().__init__()
+        self._temperature = temperature
         self._steps = [step for step in steps if step.tokens]
         self._is_complete = steps[-1].finish == "stop"
         drafted = (index for index, step in enumerate(self._steps) if has_draft(step))
@@ -170,7 +171,7 @@ class StepsScreen(Dialog[Sequence[Chunk]]):
             *drawn(step, self._cursor, width)[0],
             *legend(self._steps, width),
             *gap,
-            fate(step, self._cursor),
+            fate(step, self._cursor, self._temperature),
         ]
         others = len(gap) + len(lines) + 1 + max(map(len, step.alternatives), default=-1)
         rows = max(FEWEST_ROWS, area.size.height - others)

@@ -36,11 +36,12 @@ CUT = "… "
 END = "(end of answer)"
 """Stands for the token that ends a turn, which has no text."""
 OFFERS = (
-    "Most probable here, by the target, before sampling · press 1-6 to go on from here with it",
-    "Most probable here, by the target · 1-6 goes on with it",
-    "Most probable here · 1-6 goes on with it",
+    "Most probable here at temperature 1 · press 1-6 to go on from here with it",
+    "Most probable here at temperature 1 · 1-6 goes on with it",
+    "Most probable at temperature 1 · 1-6 goes on",
 )
-"""What stands above the alternatives, the longest form first."""
+"""What stands above the alternatives, the longest form first: these are the model's own
+probabilities, whatever the answer was sampled with."""
 
 
 def heading(steps: Sequence[Chunk], place: int, width: int) -> Content:

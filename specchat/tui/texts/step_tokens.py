@@ -57,8 +57,11 @@ def index_in_answer(step: Chunk, chip: int) -> int:
     return tokens_of(step)[chip].place
 
 
-def fate(step: Chunk, cursor: int) -> Content:
-    """Return what became of the token under the cursor, and why."""
+def fate(step: Chunk, cursor: int, temperature: float | None) -> Content:
+    """Return what became of the token under the cursor, and why.
+
+    The probabilities are those at the temperature of the answer, as far as that is known.
+    """
     each = tokens_of(step)[cursor]
     token = f"[{visible(each.text)}] "
     if each.mark in {OWN, FORCED}:
@@ -66,8 +69,9 @@ def fate(step: Chunk, cursor: int) -> Content:
     outcome = "accepted" if each.mark == KEPT else "rejected"
     if each.chances:
         target, drafter = map(percent, each.chances)
+        where = "probability" if temperature is None else f"at temperature {temperature:g}"
         words = (
-            (f"{outcome} · probability: drafter ", MUTED),
+            (f"{outcome} · {where}: drafter ", MUTED),
             drafter,
             (" · target ", MUTED),
             target,
