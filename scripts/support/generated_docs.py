@@ -71,7 +71,7 @@ def composer_keys_table() -> str:
 
 def slash_table() -> str:
     """Return the slash commands."""
-    rows = [(_slash_words(each), each.help) for each in COMMANDS if each.slash]
+    rows = [(_slash_words(each), each.slash_help) for each in COMMANDS if each.slash]
     return _table(("command", "what it does"), rows)
 
 

@@ -35,6 +35,7 @@ from specchat.sharing.loading import load_in_process
 from specchat.system.logs import log_internal_error
 from specchat.tui.clipboard import Copier
 from specchat.tui.commands import (
+    CANCEL_EDIT,
     COMMANDS,
     FOOTER,
     OFFER_COMMANDS,
@@ -101,9 +102,12 @@ class ChatApp(App[None]):
     ]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (24, "-tall"), (46, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(c.key, c.id, c.title, id=c.id, show=c.id in FOOTER, priority=c.is_priority)
-        for c in COMMANDS
-        if c.key
+        *(
+            Binding(c.key, c.id, c.title, id=c.id, show=c.id in FOOTER, priority=c.is_priority)
+            for c in COMMANDS
+            if c.key
+        ),
+        *(Binding(c.key, CANCEL_EDIT, "Cancel", id=c.id) for c in COMMANDS if c.id == "stop"),
     ]
     COMMANDS = {PaletteProvider}  # noqa: RUF012  # as above
 
@@ -289,6 +293,9 @@ class ChatApp(App[None]):
             return isinstance(self.focused, MessageView) and self.focused.is_armed
         if action in OFFER_COMMANDS:
             return self.state.hint.accepts(action)
+        if action in {"stop", CANCEL_EDIT}:
+            ends = self.state.questions.ends
+            return ends == action or (None if action == "stop" and not ends else False)
         return super().check_action(action, parameters)
 
     async def run_action(

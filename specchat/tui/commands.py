@@ -22,7 +22,7 @@ class Command:
     title: str
     """Its name in the footer, and in the palette unless that has a longer one."""
     help: str
-    """What it does, in one line: for the palette, F1 and the list of slash commands."""
+    """What it does, in one line."""
     key: str = ""
     slash: tuple[str, ...] = ()
     """Its slash commands, without the slash."""
@@ -30,6 +30,8 @@ class Command:
     """The arguments it accepts; the first one is the default."""
     takes_text: bool = False
     """Whether free text may follow its slash command."""
+    text_help: str = ""
+    """What that text does, where `help` does not say."""
     takes_lines: bool = False
     """Whether that text may have several lines."""
     is_priority: bool = True
@@ -38,6 +40,11 @@ class Command:
     """Whether it works while an answer is being written."""
     in_palette: bool = True
     palette_title: str = ""
+
+    @property
+    def slash_help(self) -> str:
+        """What its slash command does, which may take more than its key."""
+        return f"{self.help}; {self.text_help}" if self.text_help else self.help
 
 
 COMMANDS = (
@@ -62,8 +69,8 @@ COMMANDS = (
     ),
     Command(
         "regenerate", "Regenerate",
-        "Answer the last question again; temperature=0.2 or a pair's name changes how", "f5",
-        ("regenerate", "retry"), takes_text=True, while_answering=False,
+        "Answer the last question again", "f5", ("regenerate", "retry"), takes_text=True,
+        text_help="temperature=0.2 or a pair's name changes how", while_answering=False,
         palette_title="Regenerate the answer",
     ),
     Command(
@@ -74,8 +81,8 @@ COMMANDS = (
             palette_title="Steps of the answer"),
     Command(
         "compare", "Race",
-        "Race the last answer with and without speculation; save NAME.svg saves it", "f7",
-        ("race", "compare"), takes_text=True, while_answering=False,
+        "Race the last answer with and without speculation", "f7", ("race", "compare"),
+        takes_text=True, text_help="save NAME.svg saves it", while_answering=False,
         palette_title="Race with and without speculation",
     ),
     Command("statistics", "Statistics", "Statistics for each answer", slash=("stats",)),
@@ -103,8 +110,8 @@ COMMANDS = (
     Command("presets", "Presets", "Use, edit or delete presets", slash=("presets",)),
     Command(
         "serve", "Serve other programs",
-        "Serve the loaded pair to other programs, or stop; a client's name copies its set-up",
-        slash=("serve",), takes_text=True,
+        "Serve the loaded pair to other programs, or stop", slash=("serve",), takes_text=True,
+        text_help="a client's name copies its set-up",
     ),
     Command(
         "attach", "Attach a file", "Attach a text file, a folder or an image to the message",
@@ -142,8 +149,8 @@ COMMANDS = (
     ),
     Command("copy", "Copy answer", "Copy the last answer", slash=("copy",)),
     Command(
-        "undo", "Undo", "Undo the last deletion, pin or summary", "ctrl+z", ("undo",),
-        is_priority=False,
+        "undo", "Undo", "Undo the last deletion, pin, summary or followed advice", "ctrl+z",
+        ("undo",), is_priority=False,
     ),
     Command(
         "improve", "Follow the advice", "Do what the stats panel advises to make answers faster",
@@ -186,6 +193,9 @@ COMPOSER_COMMANDS = (
 
 FOOTER = ("send", "stop", "models", "compare", "steps", "help")
 """The commands whose keys stand at the bottom of the screen, in this order."""
+
+CANCEL_EDIT = "cancel_edit"
+"""What the key of "stop" does while a question is edited."""
 
 MENU = (
     "new", "models", "regenerate", "go_on", "compare", "steps", "think", "system", "search",

@@ -70,6 +70,8 @@ class MainView:
         self._has_older: bool | None = None
         """Whether there are stored conversations; None until that is looked up."""
         self._status: dict[Subject, str] = {}
+        self._ended_by_key = ""
+        """What the footer says that the key of "stop" ends."""
         self._setup = setup
 
     @property
@@ -131,6 +133,9 @@ class MainView:
         key_of, composer = self._setup.key_of, self.app.query_one_optional(Composer)
         if composer is None:  # the chat is closing
             return
+        if self._ended_by_key != (ends := self.state.questions.ends):
+            self._ended_by_key = ends
+            self.app.refresh_bindings()
         composer.border_title = frame_title(self.state, key_of)
         composer.border_subtitle = frame_subtitle(
             self.state, key_of, is_behind=self.is_behind, is_empty=not composer.text
@@ -301,7 +306,7 @@ class MainView:
             if self._has_older is None:
                 self._has_older = self._has_conversations()
             chats = self._setup.key_of("conversations") if self._has_older else ""
-            welcome.show(controller.pair.name, controller.facts, controller.state, chats)
+            welcome.show(controller.pair, controller.facts, controller.state, chats)
 
     def _has_conversations(self) -> bool:
         with suppress(StoreFailed):  # it may be in use

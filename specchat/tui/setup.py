@@ -23,6 +23,7 @@ class PairChoice:
     """An installed pair, or the model of a server.
 
     `keep`, called once it is loaded, may save it and returns a notice; it may take a moment.
+    `title` is what the catalogue calls its target, empty if it has none like it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class PairChoice:
     source: EngineSource
     options: Mapping[str, Any] = field(default_factory=dict)
     keep: Callable[[EngineFacts], str] | None = None
+    title: str = ""
 
     @property
     def server(self) -> ServerAddress | None:

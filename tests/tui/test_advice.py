@@ -50,11 +50,11 @@ async def slow_answer(pilot: Any, drafter: str = "suffix+model", **fields: Any) 
 @pytest.mark.parametrize(
     ("options", "words", "changed"),
     [
-        ({}, "suffix lookup only", {"drafter": "suffix"}),
+        ({}, "draft without the draft model", {"drafter": "suffix"}),
         ({"draft_length": 8}, "let specchat choose", {"draft_length": "auto"}),
         ({"draft_length": 0}, "let specchat choose", {"draft_length": "auto"}),
         ({"draft_tree": 16}, "let specchat choose", {"draft_tree": "auto"}),
-        ({"draft_tree": "off"}, "suffix lookup only", {"drafter": "suffix"}),
+        ({"draft_tree": "off"}, "draft without the draft model", {"drafter": "suffix"}),
         ({"drafter": "none"}, "turn speculation on", {"drafter": "auto"}),
     ],
 )
@@ -77,16 +77,36 @@ async def test_the_key_does_what_the_panel_advises(
         assert {name: asked[name] for name in changed} == changed
 
 
+async def test_undo_takes_back_what_the_key_did() -> None:
+    """With what was chosen before; the advice is there again."""
+    script = Script(["abcdefghijkl"])
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        app.state.options.changed["drafter"] = "auto"
+        await slow_answer(pilot)
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: app.state.options.changed == {"drafter": "suffix"})
+        assert "Ctrl+Z undoes that" in app.notices.latest[-1].message
+        assert app.state.adviser.words() == ""
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: app.state.options.changed == {"drafter": "auto"})
+        assert app.notices.latest[-1].message.startswith("Undone")
+        app.answers.figures.statistics.drafter = "suffix+model"
+        app.answers.figures.statistics.step_times = timed(0.5)
+        app.answers.figures.follow(app.answers.figures.statistics)
+        assert app.state.adviser.words() == "Ctrl+L: draft without the draft model"
+
+
 @pytest.mark.parametrize(
     ("drafter", "left_out"),
-    [("suffix+model", "a draft model"), ("head", "a prediction head")],
+    [("suffix+model", "draft model"), ("head", "prediction head")],
 )
 async def test_the_advice_names_what_it_leaves_out(drafter: str, left_out: str) -> None:
     """A head is no draft model."""
     app = chat(Script(["abcdefghijkl"]))
     async with app.run_test(size=SIZE) as pilot:
         await slow_answer(pilot, drafter)
-        assert app.state.adviser.words() == f"Ctrl+L: suffix lookup only, without {left_out}"
+        assert app.state.adviser.words() == f"Ctrl+L: draft without the {left_out}"
 
 
 @pytest.mark.slow
@@ -111,7 +131,7 @@ async def test_steady_advice_is_shown_during_the_answer_and_stays() -> None:
         for seconds, speedup in ((0, 0.5), (2, 0.5), (0.1, 2), (0.1, 0.5), (2.9, 0.5)):
             assert await advice(seconds, speedup) == ""
         for speedup in (0.5, 2, 1, 0.5):
-            assert (await advice(0.2, speedup)).startswith("Ctrl+L: suffix lookup only")
+            assert (await advice(0.2, speedup)).startswith("Ctrl+L: draft without the")
         assert app.answers.current
         await pilot.press("ctrl+l")
         assert app.state.options.changed == {"drafter": "suffix"}

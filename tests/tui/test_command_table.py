@@ -18,6 +18,7 @@ from specchat.chat.export import EXPORTS
 from specchat.docs import read
 from specchat.tui.app import ChatApp
 from specchat.tui.commands import (
+    CANCEL_EDIT,
     COMMANDS,
     COMPOSER_COMMANDS,
     FOOTER,
@@ -34,7 +35,7 @@ from specchat.tui.setup import Offer
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import Panel
 from tables import table
-from tui.driving import say, screen_text, stop_halfway, type_keys, until
+from tui.driving import frame_text, say, screen_text, stop_halfway, type_keys, until
 
 WIDE = (240, 60)
 KEYS = ["Enter", "Send", "Esc", "Stop", "F8", "Models", "F7", "Race", "F6", "Steps", "F1", "Help"]
@@ -53,6 +54,9 @@ def test_ids_keys_and_slash_words_are_unique() -> None:
 def test_keys_come_from_the_table() -> None:
     """With their titles, their place in the footer and their priority."""
     bindings = [each for each in ChatApp.BINDINGS if isinstance(each, Binding)]
+    (cancel,) = (each for each in bindings if each.action == CANCEL_EDIT)
+    bindings.remove(cancel)
+    assert (cancel.key, cancel.id) == ("escape", "stop")
     assert [(b.key, b.action, b.description, b.id, b.show, b.priority) for b in bindings] == [
         (each.key, each.id, each.title, each.id, each.id in FOOTER, each.is_priority)
         for each in COMMANDS
@@ -72,6 +76,45 @@ async def test_the_footer_comes_from_the_table() -> None:
                 pilot,
                 lambda: screen_text(app).splitlines()[-1].split() == KEYS,
             )
+
+
+@pytest.mark.anyio
+async def test_the_footer_says_what_esc_does_now() -> None:
+    """It stops an answer or cancels an edit, also under another key; else it is dimmed."""
+    script = Script(["abcdefghijkl" * 3], hold=threading.Event())
+    app = chat(script, keys={"stop": "f10"})
+    async with app.run_test(size=WIDE) as pilot:
+
+        def state() -> list[tuple[str, bool]]:
+            keys = app.screen.query_one(Footer).query(FooterKey)
+            return [
+                (key.description, key.has_class("-disabled"))
+                for key in keys
+                if key.key_display == "F10"
+            ]
+
+        await until(pilot, lambda: state() == [("Stop", True)])
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: state() == [("Stop", False)])
+        await pilot.press("f10")
+        await until(pilot, lambda: state() == [("Stop", True)])
+        await pilot.press("shift+up", "up", "e")
+        await until(pilot, lambda: state() == [("Cancel", False)])
+        assert "Editing" in frame_text(app)
+        await pilot.press("f10")
+        await until(pilot, lambda: state() == [("Stop", True)])
+        assert "Editing" not in frame_text(app)
+
+
+def test_a_key_promises_nothing_that_only_its_slash_command_does() -> None:
+    """What may be written behind a slash command is named with it alone."""
+    keys, slashes = dict(key_rows()), {word: each.slash_help for word, each in SLASHES.items()}
+    assert keys[key_of("regenerate")] == "Answer the last question again"
+    assert slashes["regenerate"].endswith("; temperature=0.2 or a pair's name changes how")
+    for command in COMMANDS:
+        words = f"{command.help} {command.title}"
+        assert not (command.key and ("=" in words or "NAME" in words)), command.id
+        assert command.takes_text or not command.text_help
 
 
 @pytest.mark.slow
@@ -252,7 +295,8 @@ async def test_a_command_that_must_wait_says_so_however_it_is_called() -> None:
     assert waiting == [
         "regenerate", "go_on", "compare", "compact", "unload",
     ]  # fmt: skip
-    assert set(ran) == {each.id for each in COMMANDS if each.while_answering and not each.takes}
+    running = {each.id for each in COMMANDS if each.while_answering and not each.takes}
+    assert set(ran) == running - {"stop"}  # nothing is written here
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import time
 
 import pytest
-from textual.widgets import Input, OptionList
+from textual.widgets import Input, OptionList, Static
 
 from scripted_chat import FACTS, Script, chat
 from specchat.chat.store import Store
@@ -75,6 +75,19 @@ async def test_the_card_shows_whole_sizes_of_files(monkeypatch: pytest.MonkeyPat
         assert "14.2 MB" in screen_text(app)
         await pilot.resize_terminal(*SIZE)
         await until(pilot, lambda: f"{name} · 14.2 MB" in screen_text(app))
+
+
+async def test_the_card_names_a_target_as_the_catalogue_does() -> None:
+    """Whatever the file calls itself; other files have their own names only."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        card = app.query_one("#pair", Static)
+        await until(pilot, lambda: "target   Scripted 8B · 5.03 GB" in str(card.content))
+        named = app.state.pair_controller.pair
+        app.state.pair_controller.pair = replace(named, title="small")
+        app.view.show_state()
+        await until(pilot, lambda: "target   small · 5.03 GB" in str(card.content))
+        assert "Scripted 8B" not in screen_text(app)
 
 
 async def test_the_card_names_the_target_once(monkeypatch: pytest.MonkeyPatch) -> None:

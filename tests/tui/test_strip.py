@@ -43,7 +43,7 @@ def test_the_strip_has_four_figures() -> None:
 
 def test_the_strip_gives_advice_where_it_fits() -> None:
     """Else it leaves it out: its key alone says nothing."""
-    figures, advice = Figures(FAST), "Ctrl+L: suffix lookup only, without a draft model"
+    figures, advice = Figures(FAST), "Ctrl+L: draft without the draft model"
     assert line(figures, 130, advice).endswith(f"78 % accepted · {advice}")
     assert line(figures, 60, advice) == "100.0 tokens/s · 2.0x faster ±0.1 · 78 % accepted"
 

@@ -19,6 +19,7 @@ from specchat.tui.actions.schema_switch import SchemaSwitch
 from specchat.tui.actions.serve_actions import ServeActions
 from specchat.tui.actions.settings_dialogs import SettingsDialogs
 from specchat.tui.actions.think_switch import ThinkSwitch
+from specchat.tui.commands import CANCEL_EDIT
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 
@@ -56,6 +57,7 @@ class ChatActions:
             "conversation": self.conversations.act_on_marked,
             "leave": self.leaving.leave,
             "help_quit": self.leaving.interrupt,
+            CANCEL_EDIT: self._state.questions.stop,
             "detach": self.attaching.detach,
         }
         """What to call for the keys that are no commands, by the action of their bindings."""

@@ -112,17 +112,21 @@ class PairActions:
             return
         self.state.adviser.take()
         if advice.offer is None:
-            changed.update(advice.options)
-            again, settings = map(self.state.setup.key_of, ("regenerate", "settings"))
-            undo = f"To undo this, change {' and '.join(advice.options)} in {settings}."
-            words = f"From the next answer on: {advice.words}. {again} answers again. {undo}"
-            self.view.notify(words)
+            self.state.changes.change_options(advice.options, self._improvement_undone)
+            again, undo = map(self.state.key_of, ("regenerate", "undo"))
+            words = f"From the next answer on: {advice.words}. {again} answers again."
+            self.view.composer.leaves_undo = True
+            self.view.notify(f"{words} {undo} undoes that.")
             self.view.show_state()
         elif advice.offer.choose is None:
             self.pull(advice.offer)
         else:
             changed.pop("drafter", None)
             self.use(advice.offer)
+
+    def _improvement_undone(self) -> None:
+        self.state.adviser.offer_again()
+        self.view.notify("Undone: the next answer is drafted as before.")
 
     def unload(self) -> None:
         """Free the memory of the models until the next question."""

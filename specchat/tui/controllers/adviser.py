@@ -56,6 +56,10 @@ class Adviser:
         """Stop giving advice on the current answer, because the user has taken it."""
         self._taken_on = self.answers.figures.origins
 
+    def offer_again(self) -> None:
+        """Give the advice that was taken again."""
+        self._taken_on = None
+
     def advice(self) -> Advice | None:
         """Return what would help; None if speculation already helps or nothing else is known to.
 
@@ -112,8 +116,7 @@ class Adviser:
             for offer in self._other_drafts():
                 return Advice(offer.description, offer=offer)
         if is_slow and drafter and drafter.needs:
-            label = DRAFTERS[WITHOUT_MODEL].origins[0].label
-            words = f"{label} only, without {MODELS[drafter.needs]}"
+            words = f"draft without the {MODELS[drafter.needs].removeprefix('a ')}"
             return Advice(words, {"drafter": WITHOUT_MODEL})
         return None
 

@@ -43,9 +43,9 @@ class ChatState:
         self.setup, self.key_of = setup, setup.key_of
         store, key_of = Store(setup.history, BLOCKED_SECONDS), setup.key_of
         self.conversations = chat = Conversations(store, setup.pair.name, setup.system_prompt)
-        self.changes = UndoableChanges(chat)
         self.pair_controller = pair = PairController(view, setup.pair, post, load, key_of, remember)
         self.options = options = AnswerOptions(chat, pair)
+        self.changes = UndoableChanges(chat, options)
         self.answers = answers = Answers(view, chat, pair, options, key_of)
         answers.repeat_limit = setup.chat.repeat_limit
         answers.ghosts.turn(is_on=setup.screen.ghost)

@@ -12,7 +12,7 @@ from specchat.errors import SpecchatError
 from specchat.images.image import Image
 from specchat.safe_text import harmless
 from specchat.tui.answer_parts import AnswerParts
-from specchat.tui.commands import KeyOf
+from specchat.tui.commands import CANCEL_EDIT, KeyOf
 from specchat.tui.controllers.answers import SHOW_INTERVAL, Answers
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
@@ -186,7 +186,7 @@ class Questions:
             self._view.notify(f"{self._key_of('go_on')} continued this answer: it cannot branch.")
         elif facts is None:
             self._pair_controller.require_session()  # it may have been unloaded
-            self._view.notify("The pair is still loading: try again in a moment.")
+            self._view.notify("The model is still loading: try again in a moment.")
         elif facts.target != target:
             models = self._key_of("models")
             words = (
@@ -198,11 +198,18 @@ class Questions:
             await self._view.show_branch()
             await self._answer(question, message.schema, begun, shown_before=before)
 
+    @property
+    def ends(self) -> str:
+        """What `stop` ends now: "stop" an answer, or else an edit; empty if neither is there."""
+        if self._answers.here is not None:
+            return "stop"
+        return "" if self.editing is None else CANCEL_EDIT
+
     def stop(self) -> None:
         """Stop the answer; without one, cancel an edit."""
-        if self._answers.here is not None:
+        if self.ends == "stop":
             self._answers.stop()
-        elif self.editing is not None:
+        elif self.ends:
             self.editing = None
             self._view.rewrite("")
             self._view.show_state()

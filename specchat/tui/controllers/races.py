@@ -1,7 +1,7 @@
 """Races: the last answer decoded again, with drafts and without; no Textual here."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -80,7 +80,7 @@ class Races:
             return "A race needs a model on this machine."
         if facts is None:
             self.pair_controller.require_session()  # it may have been unloaded
-            return "The pair is still loading: try again in a moment."
+            return "The model is still loading: try again in a moment."
         if reason := why_no_race(facts):
             return f"No race: {harmless(reason)}."
         if reason := self.checks.why_no_reader((), self.conversations.tree.images(answer.parent)):
@@ -115,7 +115,8 @@ class Races:
         if facts is None:
             return
         question = self.conversations.tree[message.parent].text if message.parent else ""
-        ended = race.answer.race(question, facts)
+        name = self.pair_controller.pair.title or facts.target  # files have raw names
+        ended = race.answer.race(question, replace(facts, target=name))
         measured = {RACE: ended.as_record()}
         if ended.gain.kind != "plain":
             measured |= record_of(over_the_answer(message.statistics, ended.gain))

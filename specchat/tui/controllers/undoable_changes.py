@@ -1,19 +1,21 @@
-"""Changes of conversations that can be undone: pins, summaries, deletions; no Textual here."""
+"""Changes that can be undone: pins, summaries, deletions, advice taken; no Textual here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from specchat.chat.conversation import Mark, Message
 from specchat.errors import StoreBusy
+from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.conversations import Conversations
 
 
 class UndoableChanges:
     """Makes changes, and undoes them, the last one first."""
 
-    def __init__(self, conversations: Conversations) -> None:
+    def __init__(self, conversations: Conversations, options: AnswerOptions) -> None:
         """Begin with nothing to undo."""
-        self._chat = conversations
+        self._chat, self._options = conversations, options
         self._undo: list[Callable[[], None]] = []
 
     def pin(self, message: int) -> bool:
@@ -80,6 +82,20 @@ class UndoableChanges:
             chat.store.restore(number)
             if is_open:
                 chat.open(number)
+
+        self._undo.append(restore)
+
+    def change_options(self, options: Mapping[str, Any], on_undo: Callable[[], None]) -> None:
+        """Change options of the next answers; `undo` restores them, and calls `on_undo`."""
+        changed = self._options.changed
+        before = {name: changed[name] for name in options if name in changed}
+        changed.update(options)
+
+        def restore() -> None:
+            for name in options:
+                changed.pop(name, None)
+            changed.update(before)
+            on_undo()
 
         self._undo.append(restore)
 

@@ -7,7 +7,7 @@ from textual.widget import Widget
 from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
-from specchat.tui.commands import FOOTER
+from specchat.tui.commands import CANCEL_EDIT, FOOTER
 
 KEY_GAP = 2
 """Cells of padding in and after each key."""
@@ -51,4 +51,5 @@ class KeyFooter(Footer):
 def _place(key: Widget) -> int:
     """Return the place of a key among others."""
     action = key.action if isinstance(key, FooterKey) else ""
+    action = "stop" if action == CANCEL_EDIT else action
     return FOOTER.index(action) if action in FOOTER else -1

@@ -38,7 +38,7 @@ class Suggestions(OptionList, can_focus=False):
         for word, command in found.items():
             line = Text(f"/{word:<{WIDEST}}  ")
             takes = f" ({', '.join(command.takes)})" if command.takes else ""
-            commands[word] = line.append(f"{command.help}{takes}", "dim")
+            commands[word] = line.append(f"{command.slash_help}{takes}", "dim")
         self._list(commands)
         if text == "/":
             self.add_option(Option(MORE, disabled=True))

@@ -8,8 +8,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import OptionList, Static
 
+from specchat.catalogue.outlook import EXPLAINED, LOOKUP
 from specchat.engine.api import EngineFacts
 from specchat.safe_text import in_one_line
+from specchat.tui.setup import PairChoice
 from specchat.tui.texts.cards import UNREPORTED
 from specchat.tui.widgets.composer import Composer
 from specchat.wording import size_text
@@ -25,7 +27,7 @@ QUESTIONS = (
 )
 """Sample questions, which the demo pair can answer too."""
 WAYS = "Write below · Tab: questions to try"
-NO_DRAFT = "suffix lookup, without a model"
+NO_DRAFT = f"{LOOKUP}: {EXPLAINED[LOOKUP]}"
 NAMES_WIDTH, BETWEEN = 9, " · "
 
 
@@ -41,7 +43,7 @@ class _Questions(OptionList):
 class Welcome(VerticalScroll, can_focus=False):
     """A wordmark, a card of the loaded pair, and questions to click."""
 
-    _shown: tuple[str, EngineFacts | None, str, str] | None = None
+    _shown: tuple[PairChoice, EngineFacts | None, str, str] | None = None
 
     def compose(self) -> ComposeResult:
         """Yield the wordmark, the card and the questions."""
@@ -50,7 +52,7 @@ class Welcome(VerticalScroll, can_focus=False):
         yield Static(id="ways", classes="label", markup=False)
         yield _Questions(*(f"→ {question}" for question in QUESTIONS), markup=False, compact=True)
 
-    def show(self, pair: str, facts: EngineFacts | None, state: str, chats: str) -> None:
+    def show(self, pair: PairChoice, facts: EngineFacts | None, state: str, chats: str) -> None:
         """Show the pair; unless it is loaded, `facts` is None and the `state` is shown.
 
         `chats` is the key that lists earlier conversations, empty if there are none.
@@ -61,7 +63,7 @@ class Welcome(VerticalScroll, can_focus=False):
         if ways.content != words:
             ways.update(words)
         card = self.query_one("#pair", Static)
-        card.border_title = in_one_line(pair)
+        card.border_title = in_one_line(pair.name)
         text = Text(state, "dim")
         if facts is not None:
             width = card.content_size.width  # 0 until it is laid out
@@ -69,7 +71,7 @@ class Welcome(VerticalScroll, can_focus=False):
             context = f"{facts.context} tokens" if facts.context else UNREPORTED
             draft = (facts.draft or unknown).removeprefix(f"{facts.target}, ")  # of a head
             rows = [
-                _row("target", facts.target, facts.target_file_bytes, width),
+                _row("target", pair.title or facts.target, facts.target_file_bytes, width),
                 _row("draft", draft, facts.draft_file_bytes, width),
                 _row("context", context, 0, width),
             ]
