@@ -53,6 +53,7 @@ PAIR: Schema = {
     "about_gb": AMOUNT,
     "recommended": Option("", main_type=bool),
     "memory_gb": (LENGTH, AMOUNT),
+    "active_share": Option("", main_type=float, above=0, maximum=1),
     "first_guess": {"acceptance": Option("", main_type=float, minimum=0, maximum=1)},
     "sampling": {option.key: option for option in Sampling.fields() if option.table},
     "target": FILE_OR_NAME,

@@ -11,13 +11,17 @@ from typing import Literal, TypeAlias
 
 from specchat.catalogue.entry import Entry
 from specchat.gguf.model_files import read_pair
+from specchat.hub.pins import pinned
+from specchat.hub.references import Reference
 from specchat.options.declarations import LoadOptions
 from specchat.planning.context_shape import ContextShape
-from specchat.planning.device import Machine
+from specchat.planning.device import Device, Machine, planned_gpus
 from specchat.planning.forecast import free_rooms
+from specchat.planning.measured_times import with_bandwidths
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.planner import Planner
 from specchat.planning.text_copies import num_states, room_for_states
+from specchat.planning.token_time import LEAST_BYTES
 from specchat.wording import size_text
 
 Fit: TypeAlias = Literal[
@@ -28,8 +32,10 @@ CONTEXT = 8192
 CONTEXT_BYTES, CONTEXT_SHARE = 2e9, 0.07
 """The memory of such a context for two models: some bytes, at most the size of the weights, plus a
 share of the weights."""
-LARGEST_ON_CPU = 6e9
-"""Bytes of weights; a CPU reads all of them for every token, so larger models are slow."""
+LEAST_RATE = 6.0
+"""Tokens per second of a pair that is recommended for a CPU: people read about 5."""
+CORE_BANDWIDTH = 8e9
+"""Bytes of weights that a core is taken to get through per second, until passes show more."""
 GB = 1e9
 
 
@@ -124,21 +130,57 @@ def judge(need: float | None, machine: Machine) -> Fit:
 def recommend(entries: Iterable[Entry], machine: Machine) -> Entry | None:
     """Return the pair to start with: the largest recommended one that runs well, or None.
 
-    Pairs that fit the GPU come before those on the CPU, where large ones are slow. If no
-    recommended pair fits, the largest other pair that fits is returned; if the free memory is not
-    known, the smallest recommended one.
+    Pairs that fit the GPU come before those on the CPU, which run well if they are predicted to be
+    faster than people read. If no recommended pair does, the largest other one is returned, or else
+    the fastest that fits; if the free memory is not known, the smallest recommended one.
     """
     usable = [entry for entry in entries if entry.references]
     recommended = [entry for entry in usable if entry.is_recommended]
-    best = _largest_that_fits(recommended, machine) or _largest_that_fits(usable, machine)
+    best = _largest_that_runs_well(recommended, machine) or _largest_that_runs_well(usable, machine)
+    best = best or min(_in_memory(usable, machine), key=_bytes_per_token, default=None)
     if best is None and machine.free is None:
         return min(recommended, key=size_of, default=None)
     return best
 
 
-def _largest_that_fits(entries: Iterable[Entry], machine: Machine) -> Entry | None:
-    fits = [(judge(need_of(entry), machine), entry) for entry in entries]
-    on_gpu = [entry for fit, entry in fits if fit == "fits the GPU"]
-    in_memory = [entry for fit, entry in fits if fit not in {"too large", "unknown"}]
-    quick = [entry for entry in in_memory if size_of(entry) <= LARGEST_ON_CPU]
+def _in_memory(entries: Iterable[Entry], machine: Machine) -> list[Entry]:
+    return [
+        entry for entry in entries if judge(need_of(entry), machine) not in {"too large", "unknown"}
+    ]
+
+
+def _largest_that_runs_well(entries: Iterable[Entry], machine: Machine) -> Entry | None:
+    fit, bandwidth = _in_memory(entries, machine), _bandwidth_of_host(machine)
+    on_gpu = [entry for entry in fit if judge(need_of(entry), machine) == "fits the GPU"]
+    quick = [entry for entry in fit if bandwidth >= LEAST_RATE * _bytes_per_token(entry)]
     return max(on_gpu or quick, key=size_of, default=None)
+
+
+def predicted_rate(entry: Entry, machine: Machine) -> float:
+    """Return about how many tokens per second a pair decodes without drafts; 0.0 if unknown.
+
+    That of a pair that is split between GPUs and processors is not known before it is loaded, and
+    that of a tiny one does not follow from its size.
+    """
+    num_bytes = _bytes_per_token(entry)
+    fit = judge(need_of(entry), machine)
+    if num_bytes < LEAST_BYTES or fit not in {"fits the GPU", "fits in memory"}:
+        return 0.0
+    gpus = with_bandwidths(planned_gpus(machine.gpus or ()))
+    bandwidths = [gpu.bandwidth for gpu in gpus] if "GPU" in fit else [_bandwidth_of_host(machine)]
+    return min(bandwidths) / num_bytes
+
+
+def _bytes_per_token(entry: Entry) -> float:
+    """Return the bytes that a pass over one token reads, 0.0 if unknown."""
+    target = entry.target
+    parts = [pinned(part).size for part in target.parts] if isinstance(target, Reference) else []
+    size = sum(filter(None, parts)) if parts and all(parts) else size_of(entry)
+    return size * entry.active_share
+
+
+def _bandwidth_of_host(machine: Machine) -> float:
+    """Return the bytes per second at which processors get through weights here."""
+    (host,) = with_bandwidths([Device("CPU", "", "cpu")])
+    few = machine.num_cores * CORE_BANDWIDTH
+    return host.measured_bandwidth or min(host.bandwidth, few or host.bandwidth)

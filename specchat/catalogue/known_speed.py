@@ -52,7 +52,7 @@ class KnownSpeed:
         if self.drafted_rate <= self.plain_rate:
             return f"predicted {rate_text(self.plain_rate)}; drafts do not pay"
         rates = rate_text(self.plain_rate), rate_text(self.drafted_rate)
-        return f"predicted {rates[0]} plain, {rates[1]} with drafts"
+        return f"predicted {rates[0]}, {rates[1]} with drafts"
 
 
 def known_speed(machine: Machine, target: Header, draft: Path | None = None) -> KnownSpeed:

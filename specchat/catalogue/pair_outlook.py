@@ -3,34 +3,37 @@
 from dataclasses import replace
 from pathlib import Path
 
-from specchat.catalogue.entry import EMBEDDED, HEAD_KINDS, Entry, KnownHead
-from specchat.catalogue.fit import memory_of_entry
+from specchat.catalogue.entry import EMBEDDED, HEAD_KINDS, Entry, File, KnownHead
+from specchat.catalogue.fit import memory_of_entry, predicted_rate
 from specchat.catalogue.header_cache import HeaderCache
-from specchat.catalogue.known_speed import KnownSpeed, known_speed
+from specchat.catalogue.known_speed import known_speed
 from specchat.catalogue.model_names import model_title, quantisation_in
-from specchat.catalogue.outlook import Outlook
+from specchat.catalogue.outlook import HEAD, LOOKUP, OWN_HEAD, Outlook
 from specchat.drafter_registry import PLAIN
 from specchat.errors import SpecchatError
 from specchat.gguf.draft_kinds import kind_of
 from specchat.options.declarations import LoadOptions
-from specchat.planning.device import find_machine
+from specchat.planning.device import Machine, find_machine
 from specchat.planning.forecast import UNKNOWN, Forecast, HeadCost, Room, foresee, free_rooms
-from specchat.wording import short_size
+from specchat.wording import rate_text, short_size
 
-LOOKUP = "lookup in the text"
 NO_DRAFTS = "nothing"
-OWN_HEAD = "its own prediction head"
-HEAD = "a prediction head"
+SHIPPED = "its own small model"
+"""A draft model that comes with specchat, under no name that says anything."""
+SHIPPED_FILES = Path(__file__).parent
 
 
-def listed_outlook(entry: Entry) -> Outlook:
-    """Return what the catalogue knows of a pair, without this machine's memory."""
-    draft = model_title(entry.draft.name) if entry.draft else LOOKUP
+def listed_outlook(entry: Entry, machine: Machine) -> Outlook:
+    """Return what the catalogue knows of a pair, and how fast it is likely to be on a machine."""
+    rate = predicted_rate(entry, machine)
+    draft = _title_of_draft(entry.draft) if entry.draft else LOOKUP
     draft = HEAD if entry.kind in HEAD_KINDS else draft
     return Outlook(
         target=entry.target.name,
         drafts=OWN_HEAD if entry.kind == EMBEDDED else draft,
         quantisation=quantisation_in(entry.target.name),
+        rate=rate,
+        speed=f"predicted by its size: {rate_text(rate)}" if rate else "",
     )
 
 
@@ -39,11 +42,12 @@ def outlook_of_entry(entry: Entry, held_bytes: int) -> Outlook:
 
     `held_bytes` is the memory that the loaded pair frees.
     """
-    listed = listed_outlook(entry)
+    machine = find_machine()
+    listed = listed_outlook(entry, machine)
     memory = next(iter(memory_of_entry(entry)), None)
     if memory is None:
         return listed
-    on_gpus, in_all = free_rooms(find_machine(), held_bytes)
+    on_gpus, in_all = free_rooms(machine, held_bytes)
     is_on_gpus = memory.num_bytes <= on_gpus
     room = Room(memory.num_bytes, on_gpus if is_on_gpus else in_all)
     text = _room_text(room, "GPU memory" if is_on_gpus else "memory")
@@ -67,6 +71,7 @@ def outlook_of_files(
 
     with HeaderCache() as cache:
         missing = None if forecast.head else missing_head(target, cache)
+    speed = known_speed(machine, forecast.target, draft)
     rooms = ((on_gpus, forecast.gpus), ("memory", forecast.host))
     return Outlook(
         target=target.name,
@@ -75,7 +80,8 @@ def outlook_of_files(
         context=forecast.ctx,
         memory=" and ".join(_room_text(room, name) for name, room in rooms if room),
         fits=forecast.fits,
-        speed=_speed_text(known_speed(machine, forecast.target, draft)),
+        rate=speed.drafted_rate or speed.plain_rate,
+        speed=speed.speed_text,
         head=_head_text(forecast.head, missing),
         notice="; ".join(filter(None, (forecast.placement, forecast.notice))),
     )
@@ -88,12 +94,6 @@ def _head_text(head: HeadCost | None, missing: KnownHead | None) -> str:
     return f"the head {head}" if head else ""
 
 
-def _speed_text(speed: KnownSpeed) -> str:
-    """Return the predicted speed, if passes were measured, and what they cost."""
-    texts = filter(None, [speed.speed_text, f"passes over {speed.stair_text}"])
-    return "; ".join(texts)
-
-
 def _drafts_text(forecast: Forecast, draft: Path | None, drafter: str) -> str:
     """Return the drafter of a pair in words, for this choice of a drafter."""
     if drafter == PLAIN:
@@ -103,8 +103,18 @@ def _drafts_text(forecast: Forecast, draft: Path | None, drafter: str) -> str:
     if draft is None:
         return OWN_HEAD
     kind = kind_of(forecast.draft)
-    name = model_title(draft.name)
-    return f"{name}, a {kind.noun}" if kind.is_head else name
+    if kind.is_head:
+        return HEAD if _is_shipped(draft) else f"{model_title(draft.name)}, {HEAD}"
+    return _title_of_draft(draft)
+
+
+def _title_of_draft(file: File) -> str:
+    """Return the name of a draft model, from its file's."""
+    return SHIPPED if _is_shipped(file) else model_title(file.name)
+
+
+def _is_shipped(file: File) -> bool:
+    return isinstance(file, Path) and file.is_relative_to(SHIPPED_FILES)
 
 
 def _room_text(room: Room, name: str) -> str:

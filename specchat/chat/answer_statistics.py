@@ -29,8 +29,9 @@ NUM_MEASURED = 20
 """Answers that say how fast a pair is."""
 LEAST_READ = 64
 """Tokens of prompts from which it is known how fast a pair reads."""
-MIN_MEASURED_SECONDS = 1.0
-"""Seconds of decoding before anything is said of a pair's speed."""
+MIN_MEASURED_SECONDS, MIN_MEASURED_TOKENS = 1.0, 64
+"""Seconds of decoding before anything is said of a pair's speed, and tokens: the first of them wait
+for what a new process does once."""
 
 Record = Mapping[str, Any]
 """The statistics of one answer, with the field names of `specchat ask --json`."""
@@ -151,7 +152,7 @@ def reading_rate(answers: Iterable[Record], pair: str) -> float | None:
 def measured_pairs(answers: Iterable[Record]) -> dict[str, AnswerTotals]:
     """Return the totals of each pair's first `NUM_MEASURED` answers, by its name.
 
-    Pairs that have not decoded for `MIN_MEASURED_SECONDS` yet are left out.
+    Pairs that have not decoded for `MIN_MEASURED_SECONDS` and as many tokens yet are left out.
     """
     by_pair: dict[str, list[Record]] = {}
     for each in answers:
@@ -159,7 +160,11 @@ def measured_pairs(answers: Iterable[Record]) -> dict[str, AnswerTotals]:
         if len(own) < NUM_MEASURED:
             own.append(each)
     totals = {name: add_up(own) for name, own in by_pair.items()}
-    return {name: each for name, each in totals.items() if each.decode_s >= MIN_MEASURED_SECONDS}
+    return {
+        name: each
+        for name, each in totals.items()
+        if each.decode_s >= MIN_MEASURED_SECONDS and each.tokens >= MIN_MEASURED_TOKENS
+    }
 
 
 def combine_parts(first: Record, second: Record) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from io import IncrementalNewlineDecoder
 from typing import Any
 
 from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
-from specchat.catalogue.fit import recommend, size_of_pair
+from specchat.catalogue.fit import predicted_rate, recommend, size_of_pair
 from specchat.chat.text_files import decoded
 from specchat.cli import pull
 from specchat.cli.image_arguments import images_of, require_projector, require_whole
@@ -300,7 +300,7 @@ def _why_empty(engine: Engine, answer: list[Chunk], *, hides_reasoning: bool) ->
 def _offer_pairs() -> int:
     """Offer to download a first pair at a key press; return an exit code."""
     entries = read_catalogue().entries
-    best = recommend(entries.values(), find_machine())
+    best = recommend(entries.values(), machine := find_machine())
     offers = {TRIAL: "to try things out"} if TRIAL in entries else {}
     if best and best.name not in offers:
         offers = {best.name: "recommended for this machine", **offers}
@@ -308,7 +308,9 @@ def _offer_pairs() -> int:
     width = max(map(len, offers), default=0)
     for key, name in keys.items():
         size = size_of_pair(entries[name].num_bytes, entries[name].about_gb)
-        say(f"{key}  specchat pull {name:<{width}}  {size}, {offers[name]}")
+        rate = predicted_rate(entries[name], machine)
+        speed = f"≈{rate:.0f} tokens/s, " if rate else ""
+        say(f"{key}  specchat pull {name:<{width}}  {size}, {speed}{offers[name]}")
     if not (keys and sys.stdin and sys.stdin.isatty()):
         return DONE
     chosen = keys.get(press(f"{' or '.join(keys)} downloads it now, any other key quits:"))

@@ -15,9 +15,8 @@ from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.known_heads import missing_head
 from specchat.catalogue.model_lookup import NotHere
 from specchat.catalogue.model_names import model_title, quantisation_in
-from specchat.catalogue.outlook import Outlook
+from specchat.catalogue.outlook import OWN_HEAD, Outlook
 from specchat.catalogue.pair_outlook import (
-    OWN_HEAD,
     listed_outlook,
     outlook_of_entry,
     outlook_of_files,
@@ -41,7 +40,7 @@ from specchat.hub.names import HubName, is_hub_name, parse_name
 from specchat.hub.offline import is_offline
 from specchat.hub.references import Reference
 from specchat.options.declarations import GenerateOptions, LoadOptions
-from specchat.planning.device import find_machine
+from specchat.planning.device import Machine, find_machine
 from specchat.tui.setup import Offer, PairChoice
 from specchat.wording import size_text
 
@@ -52,11 +51,15 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
     Pairs that were loaded before come with the time of that. Invalid pairs in the user's own
     models.toml are left out.
     """
-    here, entries = load_pairs(), read_catalogue().entries
-    best = recommend(entries.values(), find_machine())
+    here, entries, machine = load_pairs(), read_catalogue().entries, find_machine()
+    best = recommend(entries.values(), machine)
     choose = {name: partial(choose_tuned, arguments, pair) for name, pair in here.items()}
     pairs = [
-        replace(_offer_of_entry(entry), is_recommended=entry == best, choose=choose.get(entry.name))
+        replace(
+            _offer_of_entry(entry, machine),
+            is_recommended=entry == best,
+            choose=choose.get(entry.name),
+        )
         for entry in entries.values()
     ]
     listed = [reference for entry in entries.values() for reference in entry.references]
@@ -133,7 +136,7 @@ def foresee_offer(offer: Offer, held_bytes: int) -> Outlook:
     return outlook_of_files(loading.target, loading.draft, options, drafter, held_bytes)
 
 
-def _offer_of_entry(entry: Entry) -> Offer:
+def _offer_of_entry(entry: Entry, machine: Machine) -> Offer:
     """Return a pair of the catalogue with what the catalogue knows of it."""
     return Offer(
         entry.name,
@@ -143,7 +146,7 @@ def _offer_of_entry(entry: Entry) -> Offer:
         share=entry.bytes_here / (entry.num_bytes or inf),
         is_trial=entry.name == TRIAL,
         references=entry.references,
-        outlook=listed_outlook(entry),
+        outlook=listed_outlook(entry, machine),
     )
 
 

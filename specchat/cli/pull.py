@@ -13,7 +13,7 @@ from specchat.catalogue.catalogue_file import load_entries
 from specchat.catalogue.draft_choice import find_drafts, find_target
 from specchat.catalogue.draft_offers import offer_draft
 from specchat.catalogue.entry import Entry, File
-from specchat.catalogue.fit import judge, need_of, recommend, size_of
+from specchat.catalogue.fit import judge, need_of, predicted_rate, recommend, size_of
 from specchat.catalogue.head_offers import offer_head
 from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
 from specchat.catalogue.pairs import file_of, find_usable
@@ -40,7 +40,7 @@ from specchat.llama.child_process import ask_for_build
 from specchat.options.declarations import NO_DRAFT, LoadOptions
 from specchat.planning.device import Machine, find_machine, gpus_of, keep_gpus
 from specchat.safe_text import in_one_line
-from specchat.wording import size_text
+from specchat.wording import rate_text, size_text
 
 TERMINAL_SECONDS, PLAIN_SECONDS = 0.1, 5.0
 """Seconds between two progress lines, on a terminal and elsewhere."""
@@ -266,7 +266,9 @@ def _recommended_pair(arguments: argparse.Namespace) -> Entry:
     need, fit = size_text(need_of(entry) or 0), judge(need_of(entry), machine)
     unknown = "; free memory is unknown, so this is a small pair"
     judged = unknown if fit == "unknown" else f" and {fit}"
-    say(f"It needs about {need} of memory{judged}.")
+    rate = predicted_rate(entry, machine)
+    speed = f" It is predicted to write {rate_text(rate)}." if rate else ""
+    say(f"It needs about {need} of memory{judged}.{speed}")
     return entry
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from specchat.options.worker_address import USUAL_PORT
-from specchat.planning.host_resources import available_bytes, repacks_weights
+from specchat.planning.host_resources import available_bytes, num_cores, repacks_weights
 from specchat.planning.token_time import HAND_OVER, REMOTE_HAND_OVER, USUAL_BANDWIDTHS
 from specchat.system.private_files import FOLDERS, read_json, write_json
 from specchat.workers.worker_probe import WorkerReport
@@ -116,12 +116,14 @@ def host_of(devices: Iterable[Device]) -> Device:
 class Machine:
     """The host's free bytes and its GPUs; None if unknown.
 
-    `repacks_weights` says whether its processors check four tokens of a Q4_0 file at once.
+    `repacks_weights` says whether its processors check four tokens of a Q4_0 file at once,
+    `num_cores` how many cores decode, 0 if unknown.
     """
 
     free: int | None
     gpus: tuple[Device, ...] | None = None
     repacks_weights: bool = True
+    num_cores: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ def find_machine(workers: Iterable[str] = ()) -> Machine:
     gpus = reported.gpus if reported and reported.build == _installed_build() else None
     remote = known_workers(workers)
     gpus = (*remote, *(gpus or ())) if remote else gpus
-    return Machine(available_bytes(), gpus, repacks_weights())
+    return Machine(available_bytes(), gpus, repacks_weights(), num_cores())
 
 
 def gpus_path() -> Path:

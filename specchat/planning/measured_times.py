@@ -40,14 +40,20 @@ def planner_here(
 ) -> Planner:
     """Return a planner that knows what was measured. Raises as `Planner` does."""
     known = read_json(times_path(), _Measured, _Measured())
-    devices = [
-        replace(device, measured_bandwidth=_sound(known.bandwidths.get(_name_of(device), 0.0)))
-        for device in devices
-    ]
+    devices = with_bandwidths(devices, known)
     gpus = planned_gpus(devices)
     steps = known.placements.get(_key(target, draft, gpus), {})
     measured = {way: step for way, step in steps.items() if _is_sound(step, 1 + len(gpus))}
     return Planner(target, draft, devices, options, measured)
+
+
+def with_bandwidths(devices: Iterable[Device], known: _Measured | None = None) -> list[Device]:
+    """Return devices with the bandwidths that passes have shown."""
+    known = known or read_json(times_path(), _Measured, _Measured())
+    return [
+        replace(device, measured_bandwidth=_sound(known.bandwidths.get(_name_of(device), 0.0)))
+        for device in devices
+    ]
 
 
 def note_pass(reads: Reads, devices: Sequence[Device], seconds: float) -> None:

@@ -9,18 +9,33 @@ from pathlib import Path
 import pytest
 
 from specchat.catalogue.catalogue_file import load_entries
-from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend
+from specchat.catalogue.fit import (
+    CORE_BANDWIDTH,
+    LEAST_RATE,
+    Fit,
+    judge,
+    need_of,
+    need_of_size,
+    predicted_rate,
+    recommend,
+)
 from specchat.planning import forecast
 from specchat.planning.device import Device, Machine, find_machine, gpus_of, gpus_path, keep_gpus
+from specchat.planning.measured_times import note_pass
+from specchat.planning.token_time import Reads
 from tables import table
 
 GB, GIB = 10**9, 2**30
 
 
 @pytest.fixture(autouse=True)
-def _any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left to other programs is a share of what is free, not of this machine's memory."""
+def _any_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left to other programs is a share of what is free, not of this machine's memory.
+
+    And nothing is known of how fast this machine reads.
+    """
     monkeypatch.setattr(forecast, "total_bytes", lambda: 0)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def gpu(gibibytes: float, *, is_shared: bool = False) -> Device:
@@ -57,19 +72,48 @@ def machine(gigabytes: float, *gpus: Device) -> Machine:
         (Machine(None, (gpu(8),)), "qwen3-4b"),
         (Machine(None, (gpu(64, is_shared=True),)), "qwen3-1.7b"),
         (Machine(16 * GB), "qwen3-8b"),
+        (Machine(16 * GB, num_cores=8), "qwen3-8b"),
+        (Machine(16 * GB, num_cores=2), "qwen3-4b"),
+        (Machine(16 * GB, num_cores=1), "smollm2-1.7b"),
+        (Machine(16 * GB, (gpu(12),), num_cores=2), "qwen3-8b"),
     ],
     ids=str,
 )
 def test_each_machine_is_offered_the_largest_pair_that_runs_well(
     invented: Machine, name: str | None
 ) -> None:
-    """The largest that fits the GPU, else one small enough for a fast prefill on the CPU.
+    """The largest that fits the GPU, else one that is faster on the CPU than people read.
 
     A pair that is not recommended beats none; an unknown machine is offered a small one.
     """
     found = recommend(load_entries().values(), invented)
 
     assert (found and found.name) == name
+
+
+def test_the_speed_of_a_download_follows_from_its_size() -> None:
+    """And from what reads it; that of tiny and of split pairs is not known."""
+    entries = load_entries()
+    dense, size = entries["qwen3-8b"], 5_027_783_488
+    assert predicted_rate(dense, machine(16)) == pytest.approx(50e9 / size)
+    two = Machine(16 * GB, num_cores=2)
+    assert predicted_rate(dense, two) == pytest.approx(2 * CORE_BANDWIDTH / size)
+    assert predicted_rate(dense, two) < LEAST_RATE
+    assert predicted_rate(dense, machine(16, gpu(12))) == pytest.approx(400e9 / size)
+    assert predicted_rate(dense, machine(16, gpu(4))) == 0.0
+    assert predicted_rate(dense, machine(4)) == 0.0
+    assert predicted_rate(entries["smollm2-135m"], machine(16)) == 0.0
+    sparse = entries["gpt-oss-20b"]
+    assert predicted_rate(sparse, machine(64)) > 20 > 50e9 / (sparse.num_bytes or 0)
+
+
+def test_a_measured_bandwidth_replaces_the_assumed_one() -> None:
+    """Of the processors, however many they are."""
+    two, entry = Machine(16 * GB, num_cores=2), load_entries()["qwen3-8b"]
+    note_pass(Reads((GB,)), [Device("CPU", "", "cpu")], 1 / 40)
+    assert predicted_rate(entry, two) == pytest.approx(40 * GB / 5_027_783_488)
+    found = recommend(load_entries().values(), two)
+    assert found == entry
 
 
 @table(

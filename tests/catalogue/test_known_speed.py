@@ -74,7 +74,7 @@ def test_measured_passes_predict_the_speed(target: Path, tiny: WriteModel) -> No
     best = (1 + 0.9 + 0.81 + 0.729) / (0.017 + 3 * 0.0005)
     assert speed.drafted_rate == pytest.approx(best, rel=0.05)
     assert speed.speed_text == (
-        f"predicted 100.0 tokens/s plain, {speed.drafted_rate:.1f} tokens/s with drafts"
+        f"predicted 100.0 tokens/s, {speed.drafted_rate:.1f} tokens/s with drafts"
     )
 
 

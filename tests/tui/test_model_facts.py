@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -99,7 +100,7 @@ async def test_all_facts_are_on_every_screen(size: tuple[int, int]) -> None:
     async with app.run_test(size=size) as pilot:
         await open_models(pilot, app)
         shown = await mark(pilot, "big")
-        assert "big-Q4.gguf · Q4_K_M · 5.67 GB" in shown
+        assert "big · Q4_K_M · 5.67 GB" in shown
         assert "Needs 7.1 of 22.4 GB memory for a context of 8192 tokens" in shown
         assert "Drafts come from tiny" in shown
         shown = await mark(pilot, "huge")
@@ -164,26 +165,34 @@ def test_no_name_of_the_catalogue_is_cut(width: int) -> None:
 
 @pytest.mark.slow
 async def test_the_speed_measured_here_is_named(tmp_path: Path) -> None:
-    """That of the latest stored answers; nothing is said of a pair that never answered."""
+    """That of the latest stored answers; a few tokens, or a moment, say nothing of a pair.
+
+    Where it is known, nothing is predicted.
+    """
     with Store(tmp_path / "history.db") as store:
-        for pair, seconds in (("big", 4.0), ("brief", 0.1)):
+        for pair, tokens, seconds in (("big", 384, 4.0), ("brief", 96, 0.1), ("few", 26, 1.5)):
             number = store.begin(pair=pair).id
             question = store.add(number, "user", "Count")
             answer = store.add(number, "assistant", "", question.id)
             store.write(
                 answer.id, "one", finish="stop",
-                statistics={"pair": pair, "generated_tokens": 96 * seconds, "decode_s": seconds,
+                statistics={"pair": pair, "generated_tokens": tokens, "decode_s": seconds,
                             "speedup": 1.7},
             )  # fmt: skip
-    offers = [here("big"), here("brief"), here("other")]
+    predicted = replace(FITTING, rate=61.2, speed="predicted 61.2 tokens/s")
+    offers = [here(name, outlook=predicted) for name in ("big", "brief", "few", "other")]
     app = chat(Script(), tmp_path / "history.db", offers=lambda: offers)
     async with app.run_test(size=(120, 36)) as pilot:
         await open_models(pilot, app)
         assert screen_text(app).count("  96, 1.7x faster") == 1
         shown = await mark(pilot, "big")
         assert "Measured here: 96.0 tokens/s, 1.7x faster with drafts" in shown
-        for name in ("brief", "other"):
-            assert "Measured here" not in await mark(pilot, name)
+        assert "redicted" not in shown
+        for name in ("brief", "few", "other"):
+            shown = await mark(pilot, name)
+            assert "Measured here" not in shown
+            assert "Predicted 61.2 tokens/s" in shown
+        assert screen_text(app).count("  ≈61 ") == 3
 
 
 @pytest.mark.slow
@@ -269,8 +278,8 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @table(
     ("options", "drafts"),
     [
-        ((), "draft"),
-        (("--drafter", "suffix"), "lookup in the text"),
+        ((), "its own small model"),
+        (("--drafter", "suffix"), "suffix lookup"),
         (("--drafter", "none"), "nothing"),
     ],
 )
@@ -412,12 +421,11 @@ async def test_what_a_head_takes_and_how_to_get_one_is_named() -> None:
 
 
 async def test_the_speed_that_passes_predict_is_named() -> None:
-    """With what they cost, of a pair that is here."""
-    speed = (
-        "predicted 61.2 tokens/s; passes over 2, 3 tokens cost 1.6, 2.2 times one token (2 threads)"
-    )
-    offers = [here("big", outlook=replace(FITTING, speed=speed))]
+    """Also in the list, of a pair that is here and has not answered yet."""
+    speed = "predicted 61.2 tokens/s"
+    offers = [here("big", outlook=replace(FITTING, rate=61.2, speed=speed))]
     app = chat(Script(), offers=lambda: offers)
     async with app.run_test(size=(160, 36)) as pilot:
         await open_models(pilot, app)
         assert speed.replace("predicted", "Predicted") in await mark(pilot, "big")
+        assert re.search(r"big .*  ≈61 ", screen_text(app))

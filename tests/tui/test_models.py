@@ -124,7 +124,7 @@ async def test_pairs_are_listed_with_what_there_is_to_know() -> None:
     lines = {line.split()[1]: line.split() for line in shown.splitlines() if len(line.split()) > 2}
     assert lines["one"][2:4] == ["small", "Q4"]
     assert lines["qwen3-1.7b"][2:8] == ["Qwen3-0.6B", "Q8_0", "2.22", "GB", "≈", "4.3"]
-    assert "model-Q4.gguf · Q4 · " in details
+    assert "one · Q4 · " in details
     assert " · Apache-2.0" in details
     assert "Drafts come from small" in details
     assert "✔ demo" in shown

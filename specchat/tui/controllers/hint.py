@@ -78,4 +78,5 @@ class ModelHint:
 
     def _download(self, command: str, offer: Offer) -> str:
         purpose = "to try things out" if offer.is_trial else "recommended for this machine"
-        return f"{self.key_of(command)} downloads {offer.name} ({offer.size}, {purpose})"
+        rate = f"≈{offer.outlook.rate:.0f} tokens/s, " if offer.outlook.rate else ""
+        return f"{self.key_of(command)} downloads {offer.name} ({offer.size}, {rate}{purpose})"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
-from specchat.catalogue.outlook import Outlook
+from specchat.catalogue.outlook import EXPLAINED, Outlook
 from specchat.chat.answer_statistics import AnswerTotals
 from specchat.safe_text import in_one_line
 from specchat.tui.controllers.pulls import PullState
@@ -81,26 +81,24 @@ class ModelRow:
 
     @property
     def speed(self) -> str:
-        """How fast it was here, in short; empty if it was not measured."""
+        """How fast it was here, or is predicted to be, in short; empty if neither is known."""
         if self.measured is None or not self.measured.tokens_per_second:
-            return ""
+            return f"≈{self.outlook.rate:.0f}" if self.outlook.rate else ""
         rate, gain = f"{self.measured.tokens_per_second:.0f}", _gain_text(self.measured)
         return f"{rate}, {gain}" if gain else rate
 
     def details(self) -> Content:
         """Return all that is known of the pair, a fact a line, the most important ones first."""
         offer, outlook = self.offer, self.outlook
-        name = in_one_line(outlook.target or offer.name)
         facts = [outlook.quantisation, offer.size, offer.licence, self.note]
         lines = [
             Content.assemble(
-                (name, "bold"), *[f" · {in_one_line(fact)}" for fact in facts if fact]
+                (self.title, "bold"), *[f" · {in_one_line(fact)}" for fact in facts if fact]
             ),
             *self._urgent(),
             Content(self._drafting()),
             Content(_sentence(in_one_line(outlook.head))),
-            Content(self._measured()),
-            Content(_sentence(outlook.speed)),
+            Content(self._measured() or _sentence(outlook.speed)),
             Content(_sentence(in_one_line(offer.description))),
             Content(self._siblings()),
         ]
@@ -126,7 +124,9 @@ class ModelRow:
         return [Content.styled(in_one_line(words), style) for words, style in lines]
 
     def _drafting(self) -> str:
-        return f"Drafts come from {in_one_line(self.outlook.drafts)}" if self.outlook.drafts else ""
+        drafts = in_one_line(self.outlook.drafts)
+        explained = f": {EXPLAINED[drafts]}" if drafts in EXPLAINED else ""
+        return f"Drafts come from {drafts}{explained}" if drafts else ""
 
     def _measured(self) -> str:
         found = self.measured
@@ -190,7 +190,7 @@ class Columns:
         memory = re.sub(r"( GPU)? memory.*", "", outlook.memory)
         memory = memory if self.memory != NEED_WIDTH else _needed(memory)
         known = [row.title, outlook.drafts, outlook.quantisation, row.offer.size, memory]
-        is_pressing = not self.note and (row.trouble or not row.speed)
+        is_pressing = not self.note and (row.trouble or (row.note and not row.measured))
         cells = [*((each, "") for each in known), note if is_pressing else (row.speed, ""), note]
         return Content.assemble(f"{mark} ", self._line(cells))
 

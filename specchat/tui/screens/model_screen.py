@@ -24,7 +24,7 @@ from specchat.tui.screens.model_rows import Columns, ModelRow
 from specchat.tui.setup import Offer
 from specchat.tui.widgets.filter_input import FilterInput
 from specchat.tui.widgets.grouped_list import GroupedList
-from specchat.wording import progress_percent
+from specchat.wording import progress_percent, rate_text
 
 OFFLINE = "Start specchat without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE."
 OPEN = "open a file"
@@ -39,6 +39,8 @@ def question_before_pull(offer: Offer) -> ConfirmScreen:
     details = f"{offer.description}\n\nsize     {offer.size}{installed}"
     if offer.outlook.memory and not offer.outlook.fits:
         details += f"\nmemory   too large for this machine: needs {offer.outlook.memory}"
+    if offer.outlook.rate:
+        details += f"\nspeed    about {rate_text(offer.outlook.rate)} on this machine"
     details += f"\nlicence  {offer.licence or 'see its page on the hub'}"
     details += f"\nto       {cache_root()}\n"
     details += "".join(f"\n{reference}" for reference in offer.references)
