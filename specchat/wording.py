@@ -169,13 +169,18 @@ def _gain_texts(statistics: Mapping[str, Any]) -> list[str]:
     return [text for text in texts if text]
 
 
-def drafting_text(statistics: Mapping[str, Any]) -> str:
-    """Return how many of an answer's draft tokens were accepted, and the tokens per target pass."""
+def accepted_text(statistics: Mapping[str, Any]) -> str:
+    """Return how many of an answer's draft tokens were accepted."""
     drafted = statistics.get("drafted")
     if not drafted:
         return "nothing drafted"
     accepted = percent(statistics.get("acceptance_rate", 0.0))
-    line = f"{accepted} of {drafted} draft tokens accepted"
+    return f"{accepted} of {drafted} draft tokens accepted"
+
+
+def drafting_text(statistics: Mapping[str, Any]) -> str:
+    """Return the same with the tokens per target pass, for an answer with drafts."""
+    line = accepted_text(statistics)
     if per_pass := statistics.get("tokens_per_step"):
         line += f" · {per_pass:.2f} tokens per target pass"
     nodes = nodes_per_step(statistics)

@@ -241,8 +241,6 @@ def _result_lines(race: Race, width: int) -> tuple[Text, Text]:
     verdict = Text(f" {race.verdict} ", VERDICT_STYLES.get(race.gain.kind, "bold reverse"))
     if verdict.cell_len + details.cell_len + 2 <= width:
         return Text.assemble(verdict, "  ", details), Text()
-    if details.cell_len > width:
-        details = Text(details.plain.split(" · ")[0], "dim")
     return verdict, details
 
 

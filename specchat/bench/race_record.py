@@ -19,7 +19,7 @@ from specchat.drafter_registry import DRAFTERS, PLAIN
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, SpecchatError
 from specchat.formats.chat_message import ChatMessage
-from specchat.wording import drafting_text, gain_text, rate_text
+from specchat.wording import accepted_text, gain_text, rate_text
 
 MAX_TOKENS = 256
 """The default token limit of the answer that `specchat race` races."""
@@ -134,8 +134,8 @@ class Race:
         return gain_text(self.speedup, self.gain.error)
 
     def details(self) -> str:
-        """Return in one line where the speedup came from; empty if nothing was drafted."""
-        return "" if self.gain.kind == "plain" else drafting_text(self.speculative.stats)
+        """Return how many drafted tokens were accepted; empty if nothing was drafted."""
+        return "" if self.gain.kind == "plain" else accepted_text(self.speculative.stats)
 
     def summary(self) -> str:
         """Return both rates and the result in one line."""

@@ -284,7 +284,7 @@ class LearningPacer:
         accepted = self._choice.drafts.usual_chances()[0]
         return (
             f"about {percent(accepted)} of its tokens would be accepted,"
-            f" but each costs {percent(share)} of a target pass, and {self._checking(2)}"
+            f" but each takes {percent(share)} of the time of a plain one, and {self._checking(2)}"
             + (f", {split.cause}" if split and self._length_on_gpus else "")
         )
 

@@ -14,8 +14,8 @@ workers, "worker" comes between when nothing else has been reported for some sec
 STAGES: dict[Stage, str] = {
     "target": "loading the target",
     "draft": "loading the draft model",
-    "comparing": "checking which drafts are exact",
-    "measuring": "measuring this pair's speed",
+    "comparing": "testing a new model",
+    "measuring": "timing a new model",
     "prompt": "reading the prompt",
     "worker": "waiting for the worker",
 }

@@ -6,7 +6,7 @@ from textual.content import Content
 from textual.style import Style
 
 from specchat.engine.api import EngineFacts
-from specchat.safe_text import harmless, in_one_line
+from specchat.safe_text import in_one_line
 from specchat.tui.controllers.image_checks import CheckedImage
 from specchat.tui.texts.image_text import GLYPH, name_of, pixels_text
 
@@ -26,6 +26,6 @@ def _attached(place: int, checked: CheckedImage, facts: EngineFacts | None) -> C
     parts += [f"{checked.num_tokens} tokens"] if checked.num_tokens else []
     shown = [Content(" · ".join(parts))]
     if facts is not None and not facts.takes_images:
-        words = facts.images_off_reason or f"{harmless(facts.target)} reads text only"
+        words = facts.images_off_reason or "this model reads text only"
         shown.append(Content.styled(words, "$text-warning"))
     return separator.join([*shown, remove])

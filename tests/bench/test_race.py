@@ -76,7 +76,7 @@ def test_the_figures_follow_from_the_times() -> None:
     assert race.seconds == pytest.approx(3.0)
     assert race.summary() == (
         "plain 1.0 tokens/s · speculative 2.0 tokens/s · 2.0x faster ±0.1"
-        " · 50 % of 4 draft tokens accepted · 1.50 tokens per target pass"
+        " · 50 % of 4 draft tokens accepted"
     )
 
 
@@ -194,7 +194,7 @@ def test_a_frame_shows_what_is_decoded_by_then() -> None:
     assert end.count("One two three") == 2
     assert now.splitlines()[1] == ""
     assert race.verdict not in now
-    assert end.splitlines()[1] == f" {race.verdict} "
+    assert end.splitlines()[1].startswith(f" {race.verdict} ")
     assert race.details() in end
 
 

@@ -523,7 +523,7 @@ def test_drafting_that_does_not_pay_is_explained(on: Callable[..., LearningPacer
     machine.decode(pacer, 60)
     assert set(machine.drafted[-20:]) == {0}
     reason = pacer.why_not() or ""
-    assert "of a target pass, and checking 2 tokens" in reason
+    assert "of the time of a plain one, and checking 2 tokens" in reason
     assert "checking 2 tokens costs 1.3x checking one" in reason
     machine = SimulatedMachine(LINE, 0.01, always(0.9))
     pacer = on(machine)

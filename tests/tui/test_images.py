@@ -336,12 +336,12 @@ async def test_a_model_that_reads_text_only_gets_no_image() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: app.state.pair_controller.facts is not None)
         app.query_one(Composer).text = "What is @cat.png?"
-        words = "▣ cat.png · 64 by 64 pixels · Scripted 8B reads text only · remove"
+        words = "▣ cat.png · 64 by 64 pixels · this model reads text only · remove"
         await until(pilot, lambda: attached(app) == words)
         await pilot.press("enter")
         await until(pilot, lambda: bool(app.query_one(Composer).text))
         assert app.query_one(Composer).text == "What is @cat.png?"
-        said = "Scripted 8B reads text only. F8 switches to a model with a projector (mmproj)."
+        said = "This model reads text only. F8 switches to a model with a projector (mmproj)."
         assert app.notices.latest[-1].message == said
         await until(pilot, lambda: attached(app) == words)
     assert script.asked == []
@@ -361,7 +361,7 @@ async def test_a_chat_with_images_asks_for_a_model_that_reads_them(tmp_path: Pat
         await until(pilot, lambda: app.state.pair_controller.facts is not None)
         await app.actions.conversations.open(number)
         said = (
-            "Scripted 8B reads text only, and this chat has images. F8 switches to a model with a"
+            "This model reads text only, and this chat has images. F8 switches to a model with a"
             " projector (mmproj), Ctrl+N starts a new chat."
         )
         await say(pilot, "Why?", wait=False)

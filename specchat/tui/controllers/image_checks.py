@@ -8,7 +8,6 @@ from functools import partial
 
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.images.image import Image
-from specchat.safe_text import harmless
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.pair_controller import PairController
@@ -112,13 +111,13 @@ class ImageChecks:
             return ""
         if (any(images) or any(before)) and facts.images_off_reason:
             return facts.images_off_reason
-        models, target = self.key_of("models"), harmless(facts.target)
+        models = self.key_of("models")
         switch = f"{models} switches to a model with a projector (mmproj)"
         if any(images):
-            return f"{target} reads text only. {switch}."
+            return f"This model reads text only. {switch}."
         if any(before):
             new = f"{self.key_of('new')} starts a new chat"
-            return f"{target} reads text only, and this chat has images. {switch}, {new}."
+            return f"This model reads text only, and this chat has images. {switch}, {new}."
         return ""
 
     def _count(self, image: Image) -> int:

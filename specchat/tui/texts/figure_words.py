@@ -26,8 +26,8 @@ def verdict(figures: Figures) -> str:
     if figures.kind == "plain":
         return f"Plain speed: {_undrafted(figures)}."
     if figures.kind == "measuring" and figures.is_counted:
-        cause = "Too short" if stats.decode_s < MIN_SECONDS else "Not enough"
-        return f"{cause} to tell what speculation brought."
+        words = gain_words(figures)
+        return f"{words[0].upper()}{words[1:]} what speculation brought."
     if figures.kind == "measuring":
         return "Measuring what speculation brings."
     words = gain_text(figures.speedup, figures.gain.error)
@@ -114,7 +114,9 @@ def gain_words(figures: Figures) -> str:
         return "gain not reported"
     if not figures.is_counted:
         return "measuring"
-    return "too short to tell" if figures.statistics.decode_s < MIN_SECONDS else "gain unclear"
+    return (
+        "too short to tell" if figures.statistics.decode_s < MIN_SECONDS else "not enough to tell"
+    )
 
 
 def gain_with_error(figures: Figures) -> str:
