@@ -154,8 +154,7 @@ class Answers:
         writing = self.current
         if writing is not None and writing.message == answer:
             return writing.asked_with
-        asked = self._conversations.tree[answer].statistics.get(ASKED_WITH)
-        return asked if isinstance(asked, Mapping) else {}
+        return dict(self._conversations.tree[answer].statistics.get(ASKED_WITH, {}))
 
     def _known_steps(self, writing: Writing) -> StoredSteps:
         """Return an answer's steps, without a target where its tokens cannot be continued."""
