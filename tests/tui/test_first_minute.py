@@ -59,6 +59,7 @@ def _small_machine(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     trial = f'[pair."{TRIAL}"]\ndescription = "Small"\n'
     own_catalogue_path().write_text(trial + OWN)
     monkeypatch.setattr("specchat.cli.offers.find_machine", lambda: Machine(free=1_000_000))
+    monkeypatch.setattr("specchat.planning.forecast.total_bytes", lambda: 0)
     hub.put(FILE.repository, FILE.file, CONTENT)
     hub.put(DRAFT.repository, DRAFT.file, DRAFT_CONTENT, "d" * 40)
 
