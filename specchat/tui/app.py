@@ -289,8 +289,10 @@ class ChatApp(App[None]):
         is_ours = find_command(action) is not None and action not in {"help", "quit"}
         if is_ours and isinstance(self.screen, ModalScreen):
             return False
-        if action == "message" and parameters not in UNARMED:
-            return isinstance(self.focused, MessageView) and self.focused.is_armed
+        if action == "message":
+            view = self.focused if isinstance(self.focused, MessageView) else None
+            is_free = parameters in UNARMED or (view is not None and view.is_armed)
+            return is_free and (view is None or view.takes(str(parameters[0])))
         if action in OFFER_COMMANDS:
             return self.state.hint.accepts(action)
         if action in {"stop", CANCEL_EDIT}:

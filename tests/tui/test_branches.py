@@ -61,3 +61,24 @@ async def test_a_search_keeps_the_branch_that_holds_what_it_found(tmp_path: Path
         app.conversations.turn_to(app.conversations.branch[1].id, -1)
         await app.actions.conversations.open(app.conversations.number or 0, question)
         await until(pilot, lambda: "about apples" in screen_text(app))
+
+
+async def test_a_message_names_the_keys_that_do_something_there() -> None:
+    """Code, versions, steps and editing where they are."""
+    script = Script(["Plain", "```py\n1\n```"])
+    app = chat(script)
+    async with app.run_test(size=(160, 40)) as pilot:
+
+        def keys() -> set[str]:
+            return {each for each in ("Copy code", "Versions", "Edit", "s Steps")
+                    if f"{each} " in screen_text(app).splitlines()[-1]}  # fmt: skip
+
+        await say(pilot, "One")
+        await pilot.press("shift+up")
+        await until(pilot, lambda: keys() == {"s Steps"})
+        await pilot.press("up")
+        await until(pilot, lambda: keys() == {"Edit"})
+        await pilot.press("escape", "f5")
+        await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
+        await pilot.press("shift+up")
+        await until(pilot, lambda: keys() == {"Copy code", "Versions", "s Steps"})

@@ -270,5 +270,5 @@ async def test_the_keys_below_are_drawn_anew_only_if_they_change(
         await pilot.pause(0.2)
         assert not composed
         await pilot.press("shift+up")
-        await until(pilot, lambda: "Copy code" in screen_text(app).splitlines()[-1])
+        await until(pilot, lambda: "Regenerate" in screen_text(app).splitlines()[-1])
         assert composed

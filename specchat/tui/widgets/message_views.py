@@ -85,6 +85,12 @@ class MessageView(Vertical, can_focus=True):
         self._versions.display = total > 1
         self._versions.update(f"◂ {number}/{total} ▸")
 
+    def takes(self, act: str) -> bool:
+        """Return whether the message has what a key acts on."""
+        if act == "copy_code":
+            return any(fence in self.text for fence in ("```", "~~~"))
+        return self._versions.display if act in {"previous_branch", "next_branch"} else True
+
     def arm(self) -> None:
         """Take the focus, on purpose: letters act on this message until it loses the focus."""
         self.focus()
@@ -130,6 +136,10 @@ class QuestionView(MessageView):
             self._files.insert(0, TextFold(f"all {len(text):,} characters", text))
         self._shown = harmless(shown)
 
+    def takes(self, act: str) -> bool:
+        """Return whether the question has what a key acts on."""
+        return act != "steps" and super().takes(act)
+
     def compose(self) -> ComposeResult:
         """Put the text above the files."""
         yield Static(self._shown, markup=False)
@@ -157,6 +167,10 @@ class AnswerView(MessageView):
         self._notes, self._older_note = ("", ""), ""
         self._note = Static(classes="note", markup=False)
         self._foot = Horizontal(self._versions, self._pin, self._note, classes="foot")
+
+    def takes(self, act: str) -> bool:
+        """Return whether the answer has what a key acts on."""
+        return act != "edit" and super().takes(act)
 
     def compose(self) -> ComposeResult:
         """Put the reasoning above the answer, and its tool calls and the statistics below."""
