@@ -11,6 +11,7 @@ from specchat.tui.widgets.message_views import MessageView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
+from specchat.tui.widgets.welcome import Welcome
 
 
 class Navigation:
@@ -81,7 +82,8 @@ class Navigation:
         if not app.screen_stack or isinstance(app.screen, ModalScreen):
             return
         focused = app.focused
-        is_free = focused is None or (isinstance(focused, MessageView) and not focused.is_armed)
+        is_free = focused is None or isinstance(focused.parent, Welcome)  # its list takes no text
+        is_free = is_free or (isinstance(focused, MessageView) and not focused.is_armed)
         composer = app.screen.query_one_optional(Composer)  # none before the first screen
         if is_free and composer is not None:
             app.screen.set_focus(composer)

@@ -507,7 +507,7 @@ def test_a_draft_that_does_not_pay_is_reported(tiny: WriteModel) -> None:
 
         assert engine.stats.drafted < 150
         assert "the draft model is paused: about" in (engine.stats.draft_off_reason or "")
-        assert "of a target pass" in speculation_line(engine.stats.speculation)
+        assert "of the time of a plain one" in speculation_line(engine.stats.speculation)
 
 
 def test_switching_off_is_reported_for_each_answer(tiny: WriteModel) -> None:

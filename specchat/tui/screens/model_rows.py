@@ -90,10 +90,11 @@ class ModelRow:
     def details(self) -> Content:
         """Return all that is known of the pair, a fact a line, the most important ones first."""
         offer, outlook = self.offer, self.outlook
+        name = in_one_line(outlook.target) if offer.is_server else self.title
         facts = [outlook.quantisation, offer.size, offer.licence, self.note]
         lines = [
             Content.assemble(
-                (self.title, "bold"), *[f" · {in_one_line(fact)}" for fact in facts if fact]
+                (name, "bold"), *[f" · {in_one_line(fact)}" for fact in facts if fact]
             ),
             *self._urgent(),
             Content(self._drafting()),
