@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from textual.selection import SELECT_ALL
 
 from scripted_chat import Script, chat
-from specchat.tui.markdown.growing_text import MAX_LINES, GrowingMarkdown
+from specchat.tui.markdown.growing_text import MAX_CHARACTERS, MAX_LINES, GrowingMarkdown
 from specchat.tui.markdown.typesetter import Typesetter, code_blocks
 from tables import table
 from tui.driving import say, screen_text
+from tui.test_mouse import prose
 
 TEXT = """\
 # A heading
@@ -157,6 +159,20 @@ MARKS = (
     "1. one\n2. two\n\n- [x] done\n- [ ] open\n\nSee <https://example.org/a> and"
     " [b](https://example.org/b).\n\n- code:\n  ```py\n  x = 1\n  ```\n\n```py\ny = 2\n```\n"
 )
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+async def test_a_long_paragraph_is_shown_as_one() -> None:
+    """It is cut to be laid out faster, with no empty line there."""
+    words = "A sentence that says little. " * (2 * MAX_CHARACTERS // 29)
+    app = chat(Script([words]))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "hello")
+        text, _ = prose(app, 1).get_selection(SELECT_ALL) or ("", "")
+        lines = text.splitlines()
+        assert len(lines) > 2 * MAX_CHARACTERS // 100
+        assert "" not in lines
 
 
 @pytest.mark.slow
