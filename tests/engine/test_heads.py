@@ -1249,7 +1249,9 @@ def test_a_head_that_does_not_pay_is_not_used_and_says_why(
 
         assert stats.drafted < 20
         assert (stats.draft_off_reason or "").startswith("the prediction head is paused: about")
-        cost = re.search(r"each takes (\d+) % of the time of a plain one", stats.draft_off_reason or "")
+        cost = re.search(
+            r"each takes (\d+) % of the time of a plain one", stats.draft_off_reason or ""
+        )
         assert cost
         assert int(cost[1]) > 100
 
