@@ -283,11 +283,14 @@ class RacedAnswer:
         is_over = len(self._rounds) >= MOST_ROUNDS or seconds >= ENOUGH_SECONDS
         return is_over or self.gain.kind != "measuring"
 
-    def race(self, prompt: str, facts: EngineFacts) -> Race:
-        """Return the race, with the lanes of the round that was disturbed least."""
+    def race(self, prompt: str, facts: EngineFacts, title: str = "") -> Race:
+        """Return the race, with the lanes of the round that was disturbed least.
+
+        `title` is the target's name if it has a better one than its file says.
+        """
         best = min(self._rounds, key=lambda lanes: sum(lane.seconds for lane in lanes))
         return Race(
-            prompt, facts.target, facts.draft, *best, self.gain,
+            prompt, title or facts.target, facts.draft, *best, self.gain,
             file=facts.target_file, machine=_machine(facts), version=__version__,
             date=strftime("%Y-%m-%d"),
         )  # fmt: skip
@@ -318,8 +321,9 @@ def run_race(
     on_answer: Callable[[Chunk], object],
     on_progress: RaceProgress,
     is_stopped: Callable[[], bool] = lambda: False,
+    title: str = "",
 ) -> Race:
-    """Decode an answer, with drafts, and race it.
+    """Decode an answer, with drafts, and race it; the target may have a `title`.
 
     `on_answer` is called with each of the answer's steps. Raises SpecchatError if that is
     impossible here, and Cancelled if it is stopped.
@@ -339,4 +343,4 @@ def run_race(
     for lane, end in answer.turns:
         on_progress(answer.progress)
         lane.add(list(decoded(lambda _: None, **lane.options(end))), engine.stats)
-    return answer.race(messages[-1]["content"], engine.facts)
+    return answer.race(messages[-1]["content"], engine.facts, title)

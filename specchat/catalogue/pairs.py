@@ -46,6 +46,11 @@ class Pair:
     sampling: Mapping[str, float]
     workers: tuple[str, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """Its name in the catalogue, empty if it is not from there: files have raw names."""
+        return self.name if self.description else ""
+
 
 def load_pairs() -> dict[str, Pair]:
     """Return the installed pairs; invalid ones in the user's own file are left out."""

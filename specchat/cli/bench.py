@@ -156,7 +156,9 @@ def _races(
     messages: list[ChatMessage] = [{"role": "user", "content": plan.tasks[0].prompts[0][0]}]
     try:
         with stopping_on_interrupt(engine.stop) as is_stopped:
-            race = run_race(engine, messages, options, lambda _: None, show_line, is_stopped)
+            race = run_race(
+                engine, messages, options, lambda _: None, show_line, is_stopped, answerer.title
+            )
         show_line()
         return [replace(race, benchmark=report.summary())]
     except Cancelled:

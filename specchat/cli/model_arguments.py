@@ -258,6 +258,11 @@ class Answerer:
     pair: Pair | None = None
     server: ServerAddress | None = None
 
+    @property
+    def title(self) -> str:
+        """The target's name in the catalogue, empty if it has none."""
+        return self.pair.title if self.pair else ""
+
 
 def chosen_answerer(arguments: argparse.Namespace) -> Answerer:
     """Return the source of answers that the arguments name. Raises as `chosen_pair` does."""

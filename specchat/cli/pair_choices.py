@@ -21,8 +21,7 @@ def choice_of(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
     loading = loading_of(arguments, pair, options["drafter"])
     if loading.cache_disk is None and arguments.history:
         loading = replace(loading, cache_disk=CHAT_DISK_MIB)
-    title = pair.name if pair.description else ""  # as all pairs of the catalogue have
-    return PairChoice(pair.name, pair.description, loading, options, title=title)
+    return PairChoice(pair.name, pair.description, loading, options, title=pair.title)
 
 
 def choice_of_recent(arguments: argparse.Namespace, recent: RecentPair) -> PairChoice | None:

@@ -74,7 +74,9 @@ def _run(arguments: argparse.Namespace) -> Race:
     with open_answerer(arguments, answerer) as engine:
         engine.prepare(show_loading)
         with stopping_on_interrupt(engine.stop) as is_stopped:
-            race = run_race(engine, messages, options, show_answer, show_line, is_stopped)
+            race = run_race(
+                engine, messages, options, show_answer, show_line, is_stopped, answerer.title
+            )
     show_line()
     return race
 

@@ -15,6 +15,7 @@ from textual.widgets import Input, Static
 from scripted_chat import Script, chat
 from specchat.bench import race_picture
 from specchat.bench.race_record import Race
+from specchat.chat.answer_statistics import MIN_MEASURED_TOKENS
 from specchat.chat.store import Store
 from specchat.decoding.replay import Replay
 from specchat.tui.app import ChatApp
@@ -106,7 +107,7 @@ async def test_a_race_is_replayed_run_again_and_saved(
         await say(pilot, "A question?")
         await race(pilot)
         await type_keys(pilot, "end")
-        await until(pilot, lambda: "per target pass" in screen_text(app))
+        await until(pilot, lambda: "draft tokens accepted" in screen_text(app))
         await type_keys(pilot, "space")
         assert is_playing(app)
         await type_keys(pilot, "n")
@@ -342,7 +343,7 @@ async def test_an_answer_that_cannot_be_raced_does_not_take_the_offer(
 @pytest.mark.usefixtures("short_races", "own_offers")
 async def test_a_race_replaces_the_estimate_of_the_pair(tmp_path: Path) -> None:
     """F8 sums up what was measured of the answer, as all other screens show it."""
-    app = chat(Script([LONG]), tmp_path / "history.db")
+    app = chat(Script([LONG * (MIN_MEASURED_TOKENS // 10)]), tmp_path / "history.db")
     async with app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "A question?")
         estimated = app.actions.pairs.measured()["scripted"].speedup

@@ -1,7 +1,7 @@
 """Races: the last answer decoded again, with drafts and without; no Textual here."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -115,8 +115,7 @@ class Races:
         if facts is None:
             return
         question = self.conversations.tree[message.parent].text if message.parent else ""
-        name = self.pair_controller.pair.title or facts.target  # files have raw names
-        ended = race.answer.race(question, replace(facts, target=name))
+        ended = race.answer.race(question, facts, self.pair_controller.pair.title)
         measured = {RACE: ended.as_record()}
         if ended.gain.kind != "plain":
             measured |= record_of(over_the_answer(message.statistics, ended.gain))
