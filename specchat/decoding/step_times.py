@@ -50,8 +50,8 @@ MIN_SECONDS, MIN_STEPS, MIN_PLAIN = 1.0, 8, 3
 difference, and without."""
 MOSTLY = 0.8
 """The share of plain steps above which they need not be compared with those around them."""
-MEAN_ERROR = sqrt(2.5) / (1 - 2 * LEFT_OUT)
-"""Standard error of such a mean, in standard deviations over the root of the count (Yuen 1974).
+MEAN_ERROR = sqrt(2.5)
+"""Standard error of such a mean, in the spread of its steps over the root of their count.
 
 What holds up a step often holds up the next ones: beside two compilers, the means of 4 to 32 plain
 steps in a row varied 2.5 times as much as if each had been by itself.
@@ -321,7 +321,7 @@ def compared(plain: StepTimes, own: StepTimes) -> Gain:
         return Gain()
     with_drafts = _typical(bins)
     # the first one of each turn follows the other lane's
-    bins.update({key: count for key, count in plain._bins.items() if key[0] == PLAIN})  # noqa: SLF001
+    bins.update({key: count for key, count in dict(plain._bins).items() if key[0] == PLAIN})  # noqa: SLF001
     both = _typical(bins)
     if PLAIN not in both.counts:
         return Gain()
@@ -330,8 +330,12 @@ def compared(plain: StepTimes, own: StepTimes) -> Gain:
     plain_s = step.seconds * own.num_tokens
     own_s = plain_s / speedup
     is_long_enough = min(plain.seconds, own.seconds) >= MIN_SECONDS
+    kind = judged(speedup, error)
+    has_enough = with_drafts.num_drafting >= MIN_STEPS or kind == "same"
+    has_enough = has_enough and both.counts[PLAIN] >= MIN_STEPS
     is_busy = own.seconds > BUSY * own_s or plain.seconds > BUSY * step.seconds * plain.num_tokens
-    kind = "measuring" if is_busy or not is_long_enough else judged(speedup, error)
+    if is_busy or not (is_long_enough and has_enough):
+        kind = "measuring"
     return Gain(kind, speedup, error, plain_s, own_s, own.num_tokens)
 
 
@@ -386,9 +390,10 @@ def _start_of(number: float) -> float:
 
 
 class _Mean(NamedTuple):
-    """A mean that leaves out the shortest and the longest, and a relative standard deviation.
+    """A mean that leaves out the shortest and the longest, and the spread that it has by.
 
-    In the latter those left out are as short and as long as what is left (it is winsorised).
+    That is a relative standard deviation in which those left out are as short and as long as what
+    is left, over the share that is left: by the root of the count the error (Yuen 1974).
     """
 
     mean: float
@@ -416,4 +421,5 @@ def _middle(counts: Mapping[float, int]) -> _Mean:
     mean = sum(value * weight for value, weight in kept) / (number - 2 * cut)
     squares = sum(weight * (value - mean) ** 2 for value, weight in kept)
     squares += cut * sum((value - mean) ** 2 for value in (kept[0][0], kept[-1][0]))
-    return _Mean(mean, sqrt(squares / number) / mean)
+    spread = sqrt(squares / max(number - 1, 1)) / (1 - 2 * cut / number)
+    return _Mean(mean, spread / mean)

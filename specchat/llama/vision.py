@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -229,8 +229,8 @@ class Vision(AbstractContextManager["Vision"]):
         with self._chunks(image) as chunks:
             states = self._encoded(chunks[number])
         if read:
-            read.states[number] = states
-            self._images.put((self, image.digest), read)
+            more = replace(read, states={**read.states, number: states})  # others add sizes up
+            self._images.put((self, image.digest), more)
         return states
 
     def _encoded(self, chunk: Any) -> HiddenStates:

@@ -53,8 +53,9 @@ class ImageQuestions:
         return list(reply.tokens)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and let go of the process, whose descriptors go with it."""
         self._connection.close()
+        self._end_process = lambda: None
 
     def _reply_to(self, question: _Question) -> _Reply:
         self._uncut(lambda: self._connection.send(question))
@@ -79,7 +80,7 @@ def answer(
     readable: Callable[[Exception], SpecchatError],
 ) -> None:
     """Answer questions in the process until the client is gone; `readable` is for any error."""
-    with suppress(EOFError, OSError):
+    with connection, suppress(EOFError, OSError, MemoryError):  # the client then sees its end
         while True:
             question: _Question = connection.recv()
             tokens, failure = list[int](), None

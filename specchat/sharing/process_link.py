@@ -195,10 +195,10 @@ class ProcessLink:
 
     def end(self) -> None:
         """Kill the process if it still runs, and close the connections."""
+        self._is_closed = True  # before its end is seen, which is no crash
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
-        self._is_closed = True
         self._connection.close()
         self._stops.close()
         self.images.close()

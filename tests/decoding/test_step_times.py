@@ -85,6 +85,13 @@ def test_the_error_of_a_race_is_honest(machine: MakeMachine) -> None:
     assert is_honest(found)
 
 
+@table(("num_plain", "num_drafted"), [(4, 40), (40, 4), (2, 3)])
+def test_a_race_of_a_few_steps_says_nothing(num_plain: int, num_drafted: int) -> None:
+    """They may all have been held up."""
+    plain = steps(num_plain, 0, 1, 0.9, StepTimes())
+    assert compared(plain, steps(num_drafted, 3, 4, 1.5, StepTimes())).kind == "measuring"
+
+
 def test_plain_steps_of_either_lane_are_the_same() -> None:
     """A race in which next to nothing was drafted is not won or lost by where the stalls were."""
     chance = random.Random(7)
