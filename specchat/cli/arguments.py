@@ -65,6 +65,9 @@ def _help_formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, width=max(NARROWEST_HELP, min(WIDEST_HELP, columns) - 2))
 
 
+NAMING_A_MODEL = ": a model is named by --pair NAME or --target FILE"
+
+
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises errors instead of exiting, and suggests similar options."""
 
@@ -82,7 +85,8 @@ class Parser(argparse.ArgumentParser):
             name = unknown[0].partition("=")[0]
             if name.startswith("-"):
                 self.error(f"unknown option {name}{nearest(name, self._option_string_actions)}")
-            self.error(f"unexpected argument {unknown[0]!r}")
+            takes_model = "--pair" in self._option_string_actions
+            self.error(f"unexpected argument {unknown[0]!r}{NAMING_A_MODEL * takes_model}")
         return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
@@ -113,6 +117,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_chat(commands)
     if not is_chat:  # the first frame waits for the options of no other command
         _add_others(parser, commands)
+        if not argv[0].startswith("-") and argv[0] not in commands.choices:
+            similar = nearest(argv[0], commands.choices)
+            parser.error(f"no command {argv[0]!r}{similar or NAMING_A_MODEL}")
     return parser.parse_args(["chat", *argv] if is_chat else argv)
 
 

@@ -226,7 +226,9 @@ def test_bad_input_is_one_clear_line(
 @table(
     ("words", "part"),
     [
-        (["nonsense"], "'nonsense' (choose from "),
+        (["demo"], "no command 'demo': a model is named by --pair NAME or --target FILE; see "),
+        (["sevre"], "no command 'sevre' (did you mean serve?); see specchat --help"),
+        (["chat", "demo"], "unexpected argument 'demo': a model is named by --pair NAME or "),
         (["ask", "hi", "--bogus"], "unknown option --bogus; see specchat ask --help"),
         (
             ["ask", "hi", "--temperatrue=1"],
