@@ -19,3 +19,4 @@ def anyio_backend() -> str:
 def short_races(monkeypatch: pytest.MonkeyPatch) -> None:
     """Believe races of a few steps: scripted engines take the same time for each."""
     monkeypatch.setattr("specchat.decoding.step_times.MIN_SECONDS", 0.0)
+    monkeypatch.setattr("specchat.decoding.step_times.MIN_STEPS", 1)
