@@ -84,11 +84,14 @@ async def agree(pilot: Pilot[None], *keys: str) -> None:
 
 async def race(pilot: Pilot[None], call: str = "f7") -> None:
     """Race the last answer, by a key or a slash command, and wait for the race's screen."""
+    app = pilot.app
+    assert isinstance(app, ChatApp)
+    await until(pilot, lambda: app.pair_controller.facts is not None)
     if call.startswith("/"):
         await say(pilot, call, wait=False)
     else:
         await pilot.press(call)
-    await until(pilot, lambda: isinstance(pilot.app.screen, RaceScreen))
+    await until(pilot, lambda: isinstance(app.screen, RaceScreen))
 
 
 async def stop_halfway(pilot: Pilot[None], script: Script, first: int = 12) -> None:

@@ -260,6 +260,7 @@ async def test_an_answer_without_drafts_has_no_speed_up_to_measure(tmp_path: Pat
     again = chat(script, path)
     async with again.run_test(size=(150, 40), notifications=True) as pilot:
         await again.actions.conversations.open(1)
+        await until(pilot, lambda: again.pair_controller.facts is not None)
         await pilot.press("f7")
         await until(pilot, lambda: len(notes(again)) == 1)
         assert "no speedup to measure" in notes(again)[0]
