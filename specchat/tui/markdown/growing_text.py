@@ -74,7 +74,8 @@ class GrowingMarkdown:
             self.tail = "".join(lines[last:])
             return ["".join(lines[:last])] if last else []
         if block.type == "paragraph_open" and len(self.tail) > MAX_CHARACTERS:
-            place = self.tail.rfind(" ", 0, MAX_CHARACTERS) + 1 or MAX_CHARACTERS
+            begin = len(self.tail) - len(self.tail.lstrip())  # a part of spaces has no lines
+            place = self.tail.rfind(" ", begin, MAX_CHARACTERS) + 1 or MAX_CHARACTERS
             first, self.tail = self.tail[:place], self.tail[place:]
             return [first]
         return []

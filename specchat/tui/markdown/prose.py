@@ -196,7 +196,7 @@ class Prose(Widget):
         for block in finished:
             lines, self._place = self._lines_of(block)
             is_part = not block.endswith("\n")  # of a paragraph, which goes on below
-            self._lines += lines[:-1] if is_part and not lines[-1].text else lines
+            self._lines += lines[:-1] if is_part and lines and not lines[-1].text else lines
         self._tail_lines, _ = self._lines_of(self._markdown.tail)
 
     def _lines_of(self, block: str) -> tuple[list[Strip], int]:
