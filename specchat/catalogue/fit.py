@@ -33,7 +33,7 @@ CONTEXT_BYTES, CONTEXT_SHARE = 2e9, 0.07
 """The memory of such a context for two models: some bytes, at most the size of the weights, plus a
 share of the weights."""
 LEAST_RATE = 6.0
-"""Tokens per second of a pair that is recommended for a CPU: people read about 5."""
+"""Tokens per second of a pair that is recommended: people read about 5."""
 CORE_BANDWIDTH = 8e9
 """Bytes of weights that a core is taken to get through per second, until passes show more."""
 GB = 1e9
@@ -150,25 +150,37 @@ def _in_memory(entries: Iterable[Entry], machine: Machine) -> list[Entry]:
 
 
 def _largest_that_runs_well(entries: Iterable[Entry], machine: Machine) -> Entry | None:
-    fit, bandwidth = _in_memory(entries, machine), _bandwidth_of_host(machine)
-    on_gpu = [entry for entry in fit if judge(need_of(entry), machine) == "fits the GPU"]
-    quick = [entry for entry in fit if bandwidth >= LEAST_RATE * _bytes_per_token(entry)]
+    quick = [
+        entry
+        for entry in _in_memory(entries, machine)
+        if _bandwidth(need_of(entry), machine) >= LEAST_RATE * _bytes_per_token(entry)
+    ]
+    on_gpu = [entry for entry in quick if judge(need_of(entry), machine) == "fits the GPU"]
     return max(on_gpu or quick, key=size_of, default=None)
 
 
 def predicted_rate(entry: Entry, machine: Machine) -> float:
-    """Return about how many tokens per second a pair decodes without drafts; 0.0 if unknown.
+    """Return about how many tokens per second a pair decodes without drafts; 0.0 if unknown."""
+    return rate_of_size(_bytes_per_token(entry), need_of(entry), machine)
+
+
+def rate_of_size(bytes_per_token: float, need: float | None, machine: Machine) -> float:
+    """Return the tokens per second at which a target is read, 0.0 if unknown.
 
     That of a pair that is split between GPUs and processors is not known before it is loaded, and
     that of a tiny one does not follow from its size.
     """
-    num_bytes = _bytes_per_token(entry)
-    fit = judge(need_of(entry), machine)
-    if num_bytes < LEAST_BYTES or fit not in {"fits the GPU", "fits in memory"}:
+    is_whole = judge(need, machine) in {"fits the GPU", "fits in memory"}
+    if bytes_per_token < LEAST_BYTES or not is_whole:
         return 0.0
-    gpus = with_bandwidths(planned_gpus(machine.gpus or ()))
-    bandwidths = [gpu.bandwidth for gpu in gpus] if "GPU" in fit else [_bandwidth_of_host(machine)]
-    return min(bandwidths) / num_bytes
+    return _bandwidth(need, machine) / bytes_per_token
+
+
+def _bandwidth(need: float | None, machine: Machine) -> float:
+    """Return the bytes per second at which a pair's weights are read where it fits."""
+    if judge(need, machine) != "fits the GPU":
+        return _bandwidth_of_host(machine)
+    return min(gpu.bandwidth for gpu in with_bandwidths(planned_gpus(machine.gpus or ())))
 
 
 def _bytes_per_token(entry: Entry) -> float:

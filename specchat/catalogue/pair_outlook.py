@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from specchat.catalogue.entry import EMBEDDED, HEAD_KINDS, Entry, File, KnownHead
-from specchat.catalogue.fit import memory_of_entry, predicted_rate
+from specchat.catalogue.fit import memory_of_entry, need_of_size, predicted_rate, rate_of_size
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.known_speed import known_speed
 from specchat.catalogue.model_names import model_title, quantisation_in
@@ -33,7 +33,7 @@ def listed_outlook(entry: Entry, machine: Machine) -> Outlook:
         drafts=OWN_HEAD if entry.kind == EMBEDDED else draft,
         quantisation=quantisation_in(entry.target.name),
         rate=rate,
-        speed=f"predicted by its size: {rate_text(rate)}" if rate else "",
+        speed=_speed_by_size(rate),
     )
 
 
@@ -71,7 +71,11 @@ def outlook_of_files(
 
     with HeaderCache() as cache:
         missing = None if forecast.head else missing_head(target, cache)
-    speed = known_speed(machine, forecast.target, draft)
+    header = forecast.target
+    speed = known_speed(machine, header, draft)
+    rate = speed.drafted_rate or speed.plain_rate
+    num_bytes = header.file_bytes
+    by_size = rate_of_size(num_bytes * header.active_share, need_of_size(num_bytes), machine)
     rooms = ((on_gpus, forecast.gpus), ("memory", forecast.host))
     return Outlook(
         target=target.name,
@@ -80,11 +84,15 @@ def outlook_of_files(
         context=forecast.ctx,
         memory=" and ".join(_room_text(room, name) for name, room in rooms if room),
         fits=forecast.fits,
-        rate=speed.drafted_rate or speed.plain_rate,
-        speed=speed.speed_text,
+        rate=rate or by_size,
+        speed=speed.speed_text or _speed_by_size(by_size),
         head=_head_text(forecast.head, missing),
         notice="; ".join(filter(None, (forecast.placement, forecast.notice))),
     )
+
+
+def _speed_by_size(rate: float) -> str:
+    return f"predicted by its size: {rate_text(rate)}" if rate else ""
 
 
 def _head_text(head: HeadCost | None, missing: KnownHead | None) -> str:

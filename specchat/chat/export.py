@@ -144,10 +144,7 @@ def _part(message: Message) -> dict[str, Any]:
     part = {"role": message.role, "name": NAMES[message.role]}
     if message.role == "user":
         files = [(attachment.name, attachment.content) for attachment in message.attachments]
-        images = [
-            (each.name, f"data:{type_of(each.data)};base64,{_base64(each)}")
-            for each in message.images
-        ]
+        images = [(each.name, _data_url(each.data)) for each in message.images]
         return {**part, "question": message.text, "folded": files, "images": images}
     return {
         **part,
@@ -165,6 +162,10 @@ def image_line(image: Image) -> str:
 
 def _base64(image: Image) -> str:
     return base64.b64encode(image.data).decode()
+
+
+def _data_url(data: bytes) -> str:
+    return f"data:{type_of(data)};base64,{base64.b64encode(data).decode()}"
 
 
 def _calls(message: Message) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from specchat.chat.database import BUSY_TIMEOUT, UNREADABLE
 from specchat.errors import StoreFailed
@@ -60,7 +61,8 @@ class ImageFiles:
 
     def read(self, name: str, digest: str) -> bytes:
         """Return the bytes of an image. Raises StoreFailed."""
-        address = f"{self._path.resolve().as_uri()}?mode=ro"
+        # all of it quoted, as SQLite takes a UNC path's server for an authority
+        address = f"file:{quote(str(self._path.resolve()), safe='')}?mode=ro"
         try:
             with closing(sqlite3.connect(address, timeout=BUSY_TIMEOUT, uri=True)) as file:
                 rows: list[tuple[bytes]] = file.execute(READ_IMAGE, (digest,)).fetchall()

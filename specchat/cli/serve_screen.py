@@ -26,6 +26,7 @@ from specchat.cli.serve_picture import (
     totals_line,
 )
 from specchat.cli.terminal import has_colours
+from specchat.safe_text import in_one_line
 
 if TYPE_CHECKING:
     from specchat.server.activity import ServedRequest
@@ -92,7 +93,7 @@ class ServeScreen:
 
     def notice(self, line: str) -> None:
         """Print what the user should know above the table, from any thread."""
-        self._notices.put(line)
+        self._notices.put(in_one_line(line))
 
     def _observe(self, request: "ServedRequest") -> None:
         if request.state == "over":

@@ -48,7 +48,8 @@ def _length(content: Any) -> int:
 
 
 def _data_url(image: Image) -> str:
-    kind = type_of(image.data)
+    data = image.data  # read from the history each time
+    kind = type_of(data)
     if not kind:
         raise InvalidOption(f"{image.name} is not an image specchat reads ({READ})")
-    return f"data:{kind};base64,{b64encode(image.data).decode()}"
+    return f"data:{kind};base64,{b64encode(data).decode()}"

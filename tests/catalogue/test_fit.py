@@ -76,6 +76,7 @@ def machine(gigabytes: float, *gpus: Device) -> Machine:
         (Machine(16 * GB, num_cores=2), "qwen3-4b"),
         (Machine(16 * GB, num_cores=1), "smollm2-1.7b"),
         (Machine(16 * GB, (gpu(12),), num_cores=2), "qwen3-8b"),
+        (Machine(28 * GB, (gpu(30, is_shared=True),), num_cores=8), "qwen3-14b"),
     ],
     ids=str,
 )

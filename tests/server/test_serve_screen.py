@@ -137,11 +137,12 @@ def test_notices_stay_above_the_table(demo_server: Running, terminal: TerminalPi
     """They come from other threads, while it is drawn."""
     with attached(terminal), ServeScreen(demo_server.service, HEADER, "", {}, Event().set) as it:
         terminal.wait_for("q end")
-        it.notice("images cannot be read: no compiler")
-        terminal.wait_for("images cannot be read: no compiler")
+        it.notice("images cannot be read: \x1b[2Jno compiler")
+        terminal.wait_for("no compiler")
         demo_server.chat(max_tokens=2)
         terminal.wait_for("per step")
     assert terminal.raw.count("images cannot be read") == 1
+    assert "\x1b[2Jno compiler" not in terminal.raw
 
 
 def test_another_size_is_drawn_anew(demo_server: Running, terminal: TerminalPicture) -> None:

@@ -95,6 +95,11 @@ async def test_undo_takes_back_what_the_key_did() -> None:
         app.answers.figures.statistics.step_times = timed(0.5)
         app.answers.figures.follow(app.answers.figures.statistics)
         assert app.state.adviser.words() == "Ctrl+L: draft without the draft model"
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: app.state.options.changed == {"drafter": "suffix"})
+        app.state.options.changed["drafter"] = "model"  # as in the settings
+        app.state.changes.undo()
+        assert app.state.options.changed == {"drafter": "model"}
 
 
 @pytest.mark.parametrize(

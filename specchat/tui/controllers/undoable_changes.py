@@ -86,14 +86,20 @@ class UndoableChanges:
         self._undo.append(restore)
 
     def change_options(self, options: Mapping[str, Any], on_undo: Callable[[], None]) -> None:
-        """Change options of the next answers; `undo` restores them, and calls `on_undo`."""
+        """Change options of the next answers; `undo` restores them, and calls `on_undo`.
+
+        What was changed since stays.
+        """
         changed = self._options.changed
         before = {name: changed[name] for name in options if name in changed}
         changed.update(options)
 
         def restore() -> None:
+            if any(changed.get(name) != value for name, value in options.items()):
+                self.undo()  # they were changed since: what was done before them
+                return
             for name in options:
-                changed.pop(name, None)
+                del changed[name]
             changed.update(before)
             on_undo()
 
