@@ -26,7 +26,7 @@ MAX_TOKENS = 256
 SLICE = 32
 """The tokens that a lane decodes before it is the other one's turn. Two slices in a row are no more
 than a head can catch up on afterwards."""
-MOST_ROUNDS, ENOUGH_SECONDS = 10, 20.0
+MOST_ROUNDS, ENOUGH_SECONDS = 40, 20.0
 """The answer is raced again until the verdict is sound, up to so many times and seconds."""
 TOO_BUSY = "too close or too busy to tell"
 NOTHING_DRAFTED = "no speedup: nothing was drafted"
