@@ -1,13 +1,16 @@
 """Measure several clients at once: specchat's answers in turns and together, and llama-server's.
 
     python scripts/measure/measure_clients.py [--pair demo | --target FILE [--draft FILE]]
-        [--llama-server FILE] [--clients 1 2 4] [--rounds 3] [--tokens 100] [--long 4000]
-        [--threads 2]
+        [--llama-server FILE] [--clients 1 2 4] [--rounds 3] [--tokens 100] [--prompt 900]
+        [--long 4000] [--threads 2]
 
 Two servers of specchat have the same pair, one with `--at-once` for as many answers as there are
 clients. With --llama-server one more has as many slots, and with --draft another that drafts with
 it, for the rows with drafts; without --draft these rows show the plain one again. Each round asks
-all servers, one after the other, with the order swapped every time. Prints, for each number of
+all servers, one after the other, with the order swapped every time. Each client's prompt is another
+part of the documentation, --prompt tokens long, and ends otherwise in every round, so that no
+answer was given before; a round before the first has the servers read it. (In an empty context
+llama-server gains by its flash attention, after a long prompt it loses.) Prints, for each number of
 clients, the tokens per second of all together, their ratios round by round, and the longest time
 between two parts of a stream; then what a prompt of --long tokens waits for that arrives while
 three others write, and what these wait for. A server starts once the one before it has measured its
@@ -19,6 +22,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import sys
 import tempfile
 import threading
 import time
@@ -32,20 +36,15 @@ from urllib.parse import urlsplit
 import psutil
 
 from scripts.support.counts import positive
+from scripts.support.documentation_prompts import DOCS
 from scripts.support.llama_server import ask, running_server
 from scripts.support.machine_line import machine_line
 from scripts.support.server_process import ServerProcess
 
-TEXTS = (
-    "Once upon a time there was a fox who",
-    "The history of the city begins",
-    "In the year 1912 the ship",
-    "A recipe for bread needs",
-    "My dear friend, I write",
-    "The five largest rivers",
-    "How a clock works:",
-    "Rain fell on the",
-)
+MOST_CLIENTS = 8
+BEGINNINGS = ("How", "When", "Where", "Why", "What")
+CHARACTERS = 3.5
+"""Of a token of the documentation, roughly."""
 SENTENCE = "The quick brown fox jumps over the lazy dog, and the dog sleeps. "
 WRITERS = 3
 """The clients that write while a long prompt arrives."""
@@ -81,13 +80,14 @@ def main() -> None:
     parser.add_argument("--clients", type=positive, nargs="*", default=[1, 2, 4])
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--tokens", type=positive, default=100)
+    parser.add_argument("--prompt", type=positive, default=900, help="tokens before the answers")
     parser.add_argument("--long", type=int, default=4000, help="tokens of the long prompt, 0: none")
     parser.add_argument("--threads", type=positive, default=2)
     options = parser.parse_args()
     if options.llama_server and not options.target:
         parser.error("--llama-server needs --target")
-    if max(options.clients, default=0) > len(TEXTS):
-        parser.error(f"at most {len(TEXTS)} clients")
+    if max(options.clients, default=0) > MOST_CLIENTS:
+        parser.error(f"at most {MOST_CLIENTS} clients")
     print(f"{machine_line()}; {options.target.name if options.target else options.pair}")
     with tempfile.TemporaryDirectory(prefix="specchat-measure-") as state:
         if options.clients:
@@ -155,7 +155,9 @@ def row(addresses: dict[str, str], count: int, drafter: str, options: argparse.N
     runs: Runs = {name: [] for name in addresses}
     for number in range(options.rounds + 1):  # the first one warms up
         for name in addresses if number % 2 else reversed(addresses):
-            streams = at_once(addresses[name], TEXTS[:count], options.tokens, drafter)
+            streams = at_once(
+                addresses[name], texts(count, options.prompt, number), options.tokens, drafter
+            )
             if number:
                 runs[name].append(streams)
     rates = {name: [rate(streams) for streams in done] for name, done in runs.items()}
@@ -165,6 +167,18 @@ def row(addresses: dict[str, str], count: int, drafter: str, options: argparse.N
         cells.append(f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     cells += [f"{median(map(longest_gap, done)):.2f} s" for done in runs.values()]
     return f"| {count} | {drafter} | {' | '.join(cells)} |"
+
+
+def texts(count: int, num_tokens: int, number: int) -> tuple[str, ...]:
+    """Return so many parts of the documentation of roughly so many tokens, for a round."""
+    pages = "\n".join(page.read_text("utf-8") for page in sorted(DOCS.glob("*.md")))
+    length = int(num_tokens * CHARACTERS)
+    if len(pages) < MOST_CLIENTS * length:
+        sys.exit(f"the documentation has no {MOST_CLIENTS} parts of {num_tokens} tokens")
+    parts = [pages[client * length : (client + 1) * length] for client in range(count)]
+    return tuple(
+        f"{part}\n\n## {number + 1}. {BEGINNINGS[number % len(BEGINNINGS)]}" for part in parts
+    )
 
 
 def rate(streams: list[Stream]) -> float:
@@ -186,14 +200,15 @@ def print_beside(addresses: dict[str, str], options: argparse.Namespace) -> None
     repeated, num_prompt = options.long * 100 // len(found["tokens"]), 0
     for number in range(options.rounds):
         for name in addresses if number % 2 else reversed(addresses):
-            writing = at_once(addresses[name], TEXTS[:WRITERS], WRITTEN, "none")
+            written_on = texts(WRITERS, options.prompt, number)
+            writing = at_once(addresses[name], written_on, WRITTEN, "none")
             alone[name].append(longest_gap(writing))
             begun: list[Stream] = []
             writers = threading.Thread(
-                target=lambda address, found: found.extend(
-                    at_once(address, TEXTS[:WRITERS], WRITTEN, "none")
+                target=lambda address, texts, found: found.extend(
+                    at_once(address, texts, WRITTEN, "none")
                 ),
-                args=(addresses[name], begun),
+                args=(addresses[name], written_on, begun),
             )
             writers.start()
             time.sleep(1.0)

@@ -111,7 +111,7 @@ class Knowledge:
         if self.split:
             shared.split = replace(self.split, on_gpus=self.split.on_gpus.for_several(count))
         shared.verifying = SharedSeconds(
-            shared.target.seconds, lambda: shared.target.is_known, count
+            shared.target.seconds, lambda: shared.target.is_known, count, self.verifying
         )
         shared.credits, shared._costs = self.credits, self._costs  # the same class
         shared._drafts, shared._calibrations = self._drafts, self._calibrations

@@ -129,11 +129,19 @@ class SharedSeconds(RecentSeconds):
 
     All of them wait for what a draft adds to the pass, whether they draft or not. So those that do
     are charged with what it adds for all, each with as much of it as there are others that draft.
+    That is never more than a pass over the draft by itself, which is made where padding the others
+    would take longer.
     """
 
-    def __init__(self, nominal: Seconds, is_measured: Callable[[], bool], count: int) -> None:
-        """Begin with an answer's share of a pass for as many answers."""
+    def __init__(
+        self, nominal: Seconds, is_measured: Callable[[], bool], count: int, alone: RecentSeconds
+    ) -> None:
+        """Begin with an answer's share of a pass for as many answers.
+
+        `alone` has what passes took that an answer had for itself.
+        """
         self._count = self._num_drafting = float(count)
+        self._alone = alone
         super().__init__(nominal, is_measured)
 
     def begin_answer(self) -> None:
@@ -151,7 +159,12 @@ class SharedSeconds(RecentSeconds):
         if size <= 1:
             return expected
         plain = self.expected(1, depth)
-        return plain + (expected - plain) * self._count / self._num_drafting
+        added = (expected - plain) * self._count / self._num_drafting
+        if self._is_measured():
+            # a share that takes longer than a pass alone did shows a machine that has become slower
+            slower = max(1.0, plain / self._alone.expected(1, depth))
+            added = min(added, self._alone.expected(size - 1, depth) * slower)
+        return plain + added
 
 
 def middle(values: Iterable[float]) -> float:

@@ -456,10 +456,11 @@ def test_each_answer_learns_by_itself_how_many_draft(tiny: WriteModel) -> None:
                 pacer.end_step([5], 0.0, 1, 1)
         few = charged()
         assert few > hopeful
-        alone = SharedSeconds(own._knowledge.target.seconds, lambda: True, 4)
+        apart = engine.pacing.knowledge.verifying
+        expected = SharedSeconds(own._knowledge.target.seconds, lambda: True, 4, apart)
         for _ in range(4):
-            alone.note_drafting(1)
-        assert few == pytest.approx(alone.seconds(4, 10))
+            expected.note_drafting(1)
+        assert few == pytest.approx(expected.seconds(4, 10))
 
         other.expects_drafting(10)
         engine.pacing.pacer("model", GenerateOptions(temperature=0.0), 0, 4, is_begun=True)

@@ -426,6 +426,21 @@ def test_a_draft_must_pay_for_all_that_wait_for_its_pass(
     assert pacer.take("suffix", [Hint(0.98, passage)] * 3) > 0  # the others may draft by now
 
 
+@pytest.mark.parametrize(("share", "pays"), [(LINE[4] / 4, False), (LINE[1], True)])
+def test_a_draft_costs_no_more_than_a_pass_by_itself(
+    share: float, pays: bool, on: Callable[..., LearningPacer]
+) -> None:
+    """As after long prompts, where four texts take four times as long as one: each has its own."""
+    machine = SimulatedMachine(LINE, 0.05, always(0.5))
+    pacer = on(machine, measured(machine, Knowledge()).shared_by(4))
+    pacer.expects_drafting(10)
+    for _ in range(60):
+        pacer.begin_step(10, 16)
+        pacer.end_step([5], share, 1, 1)  # another drafts, who is not in this pass
+    pacer.begin_step(10, 16)
+    assert (pacer.take("suffix", [Hint(0.98, Distribution.certain(5))] * 3) > 0) == pays
+
+
 def test_a_pass_that_others_lengthen_is_not_a_plain_one(on: Callable[..., LearningPacer]) -> None:
     """Else plain decoding would seem as slow as their drafts, and drafting cost nothing more."""
     machine = SimulatedMachine(LINE, 0.05, always(0.5))
