@@ -89,8 +89,7 @@ class AnswerStarts:
         name = choose_drafter(request.drafter, known.materials)
         name = name if known.may_draft else drafter_registry.PLAIN
         longest_pass = limits.longest_pass(name, request)
-        vision = pair.context.model.vision
-        of_images = vision.new_notices() if vision else ()
+        of_images = {image.notice for image in prompt.images} - {""}
         notices = (*prompt.notices, *of_images, *limits.tree_notices(request, longest_pass))
         image_tokens = sum(token < 0 for token in prompt.tokens) if prompt.images else 0
         statistics = Statistics(

@@ -51,12 +51,13 @@ class ImageTokens:
     """An image in a prompt: tokens around it, and its cells, which contexts find while this lives.
 
     A large one may be cut into parts, with tokens between them. A draft model's own of the same
-    image are `beside` them, and live as long.
+    image are `beside` them, and live as long. A `notice` says what the user should know.
     """
 
     tokens: list[int]
     cells: tuple[ImageCells, ...]
     beside: "ImageTokens | None" = None
+    notice: str = ""
 
 
 ImageIndex: TypeAlias = "WeakValueDictionary[int, ImageCells]"

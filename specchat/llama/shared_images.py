@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from specchat.errors import InvalidOption, SpecchatError
+from specchat.errors import ModelWontLoad, SpecchatError
 from specchat.images.image import Image
 from specchat.llama.image_cells import ImageCells, ImageTokens
 from specchat.llama.vision import ImageReader
@@ -14,7 +14,7 @@ class SharedImages:
     """The images of a target, and for its draft model the cells that stand for the same ones.
 
     An image that the draft model cannot read is left out of its text. If its projector cannot be
-    used at all, a notice says so, and no image is read with it any more.
+    used at all, no image is read with it any more, and each has a notice that says so.
     """
 
     def __init__(self, target: ImageReader, draft: ImageReader, most_at_once: int) -> None:
@@ -22,32 +22,23 @@ class SharedImages:
         self._target, self._draft, self._most_at_once = target, draft, most_at_once
         self._shown: WeakValueDictionary[int, ImageCells] = WeakValueDictionary()
         self._failure = ""
-        self._is_said = False
 
     def tokens_of(self, image: Image) -> ImageTokens:
         """Return an image as the target's tokens. Raises as the target's reader does."""
         tokens = self._target.tokens_of(image)
-        if self._failure:
-            return tokens
         try:
-            own = self._draft.tokens_of(image)
-        except InvalidOption:  # this image alone
-            return tokens
-        except SpecchatError as error:  # opening it again, with each image, would fail again
-            self._failure = str(error)
-            return tokens
+            own = None if self._failure else self._draft.tokens_of(image)
+        except ModelWontLoad as error:  # opening it again, with each image, would fail again
+            own, self._failure = None, f"the draft model reads no images: {error}"
+        except SpecchatError:  # this image alone
+            own = None
+        if own is None:
+            return replace(tokens, notice=self._failure)
         if len(own.cells) == len(tokens.cells) and all(map(self._fits, own.cells)):
             for cells, others in zip(tokens.cells, own.cells, strict=True):
                 self._shown[cells.ids[0]] = others
             return replace(tokens, beside=own)
         return tokens
-
-    def new_notices(self) -> tuple[str, ...]:
-        """Return what the user should know and was not told yet."""
-        if not self._failure or self._is_said:
-            return ()
-        self._is_said = True
-        return (f"the draft model reads no images: {self._failure}",)
 
     def draft_cells(self, token: int) -> Sequence[int]:
         """Return the draft model's cells for the part of an image that begins with a token."""

@@ -39,9 +39,6 @@ class ImageReader(Protocol):
     def tokens_of(self, image: Image) -> ImageTokens:
         """Return an image as tokens."""
 
-    def new_notices(self) -> tuple[str, ...]:
-        """Return what the user should know and was not told yet."""
-
     def close(self) -> None:
         """Free what it has; closing twice does nothing."""
 
@@ -100,10 +97,6 @@ class Vision(AbstractContextManager["Vision"]):
             for cells in read.tokens.cells:
                 self._model.images[cells.ids[0]] = cells
         return read.tokens
-
-    def new_notices(self) -> tuple[str, ...]:
-        """Return nothing: what is wrong is raised."""
-        return ()
 
     def close(self) -> None:
         """Free the encoder; closing twice does nothing."""

@@ -29,10 +29,6 @@ class KnownImages:
         """Return an image as tokens."""
         return ImageTokens(list(self._tokens[image.mark]), ())
 
-    def new_notices(self) -> tuple[str, ...]:
-        """Return nothing: the process that reads images has them."""
-        return ()
-
     def close(self) -> None:
         """Do nothing: there is nothing to free."""
 

@@ -357,7 +357,7 @@ def test_a_draft_models_projector_that_cannot_be_used_is_opened_once(
     projector: WriteProjector,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A notice says so with the first answer; the text is the target's."""
+    """A notice says so with each answer about images, and no other; the text is the target's."""
     files: dict[str, Any] = files_of(shallow, projector, "llama")
     files["draft"] = files["target"]
     mtmd: Any = mtmd_library.load()
@@ -370,10 +370,12 @@ def test_a_draft_models_projector_that_cannot_be_used_is_opened_once(
 
     monkeypatch.setattr(mtmd, "mtmd_init_from_file", open_file)
     with loaded(files, draft_projector=own, exact="off") as engine:
-        notices = list[str]()
+        engine.image_tokens(image(9))  # for another client, which gets no answer
+        assert list(engine.generate("once", max_tokens=4))
+        assert not [each for each in engine.stats.notices if "images" in each]
         for seed in range(3):
-            assert answer(engine, image(seed), drafter="model")
-            notices += engine.stats.notices
+            assert answer(engine, image(seed), image(seed + 3), drafter="model")
+            notices = engine.stats.notices
+            (notice,) = [each for each in notices if "the draft model reads no images" in each]
+            assert "cannot be the projector" in notice
     assert opened.count(os.fsencode(own)) == 1
-    (notice,) = [each for each in notices if "the draft model reads no images" in each]
-    assert "cannot be the projector" in notice
