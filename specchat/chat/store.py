@@ -33,18 +33,11 @@ from specchat.chat.message_rows import (
     title_of,
 )
 from specchat.chat.preset import ADD_PRESET, PRESETS, Preset, preset_of
-from specchat.chat.stored_images import (
-    ADD_IMAGE,
-    HAS_IMAGE,
-    IMAGES,
-    READ_IMAGE,
-    ImageFiles,
-    StoredImage,
-)
+from specchat.chat.stored_images import ADD_IMAGE, HAS_IMAGE, IMAGES, READ_IMAGE, ImageFiles
 from specchat.chat.stored_steps import MAX_TOTAL_BYTES, StoredSteps, steps_column, steps_of
 from specchat.decoding.chunk import Piece, ToolCall
 from specchat.errors import ConversationNotFound, StoreBusy
-from specchat.images.image import Image
+from specchat.images.image import DistantImage, Image
 from specchat.system.private_files import FOLDERS
 
 UNDO_SECONDS = 24 * 3600.0
@@ -271,8 +264,8 @@ class Store(Database, AbstractContextManager["Store"]):
 
     def _image(self, name: str, digest: str, num_bytes: int) -> Image:
         if self._image_files:
-            read = partial(self._image_files.read, name, digest)
-            return StoredImage(read, name, digest, num_bytes)
+            read = partial(self._image_files.read, name)
+            return DistantImage(read, name, bytes.fromhex(digest), num_bytes)
         ((data,),) = self.rows(READ_IMAGE, (digest,))
         return Image(data, name)
 

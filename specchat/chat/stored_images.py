@@ -4,12 +4,11 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from specchat.chat.database import BUSY_TIMEOUT, UNREADABLE
 from specchat.errors import StoreFailed
-from specchat.images.image import Image, known_image, new_mark
+from specchat.images.image import Image
 
 IMAGES = (
     "SELECT shown.message, shown.name, digest, LENGTH(image.data) FROM shown"
@@ -21,35 +20,6 @@ ADD_IMAGE = "INSERT OR IGNORE INTO image VALUES (?, ?)"
 READ_IMAGE = "SELECT CAST(data AS BLOB) FROM image WHERE digest = ?"
 
 
-class StoredImage(Image):
-    """An image whose bytes are in a store; another process gets it with them.
-
-    Its `data` raises StoreFailed if they cannot be read.
-    """
-
-    __slots__ = ("_num_bytes", "_read")
-    _num_bytes: int
-    _read: Callable[[], bytes]
-
-    def __init__(self, read: Callable[[], bytes], name: str, digest: str, num_bytes: int) -> None:
-        values = {"name": name, "mark": new_mark(), "digest": bytes.fromhex(digest)}
-        for attribute, value in {**values, "_read": read, "_num_bytes": num_bytes}.items():
-            object.__setattr__(self, attribute, value)
-
-    @property
-    def data(self) -> bytes:
-        """Its bytes, read anew each time."""
-        return self._read()
-
-    @property
-    def num_bytes(self) -> int:
-        """How many bytes it has."""
-        return self._num_bytes
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return known_image, (self.data, self.name, self.mark, self.digest)
-
-
 class ImageFiles:
     """The bytes of a store's images, for every thread, while the store itself is for one.
 
@@ -59,13 +29,13 @@ class ImageFiles:
     def __init__(self, path: Path, on_error: Callable[[Exception], object]) -> None:
         self._path, self._on_error = path, on_error
 
-    def read(self, name: str, digest: str) -> bytes:
-        """Return the bytes of an image. Raises StoreFailed."""
+    def read(self, name: str, digest: bytes) -> bytes:
+        """Return the bytes of an image, in any thread. Raises StoreFailed."""
         # all of it quoted, as SQLite takes a UNC path's server for an authority
         address = f"file:{quote(str(self._path.resolve()), safe='')}?mode=ro"
         try:
             with closing(sqlite3.connect(address, timeout=BUSY_TIMEOUT, uri=True)) as file:
-                rows: list[tuple[bytes]] = file.execute(READ_IMAGE, (digest,)).fetchall()
+                rows: list[tuple[bytes]] = file.execute(READ_IMAGE, (digest.hex(),)).fetchall()
         except UNREADABLE as error:
             self._on_error(error)
             raise StoreFailed(

@@ -3,8 +3,11 @@
 import hashlib
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from specchat.errors import EngineFailed
 
 BEGINNINGS = {
     "image/png": re.compile(rb"\x89PNG"),
@@ -61,13 +64,49 @@ class Image:
         return self.digest, self.name
 
 
-def known_image(data: bytes, name: str, mark: str, digest: bytes) -> Image:
-    """Return an image with a mark and a digest that it had before."""
-    image = object.__new__(Image)
-    values = {"data": data, "name": name, "mark": mark, "digest": digest}
-    for attribute, value in values.items():
-        object.__setattr__(image, attribute, value)
-    return image
+class DistantImage(Image):
+    """An image whose bytes are elsewhere: `read` returns those of a digest, each time anew.
+
+    Another process gets neither its bytes nor a way to read them.
+    """
+
+    __slots__ = ("_num_bytes", "_read")
+    _num_bytes: int
+    _read: Callable[[bytes], bytes]
+
+    def __init__(
+        self,
+        read: Callable[[bytes], bytes],
+        name: str,
+        digest: bytes,
+        num_bytes: int,
+        mark: str = "",
+    ) -> None:
+        values = {"name": name, "mark": mark or new_mark(), "digest": digest}
+        for attribute, value in {**values, "_read": read, "_num_bytes": num_bytes}.items():
+            object.__setattr__(self, attribute, value)
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes. Raises what reading them does."""
+        return self._read(self.digest)
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes it has."""
+        return self._num_bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (_unread, self.name, self.digest, self.num_bytes, self.mark)
+
+
+def distant(image: Image, read: Callable[[bytes], bytes] | None = None) -> Image:
+    """Return an image without its bytes, and with a way to read them if there is one."""
+    return DistantImage(read or _unread, image.name, image.digest, image.num_bytes, image.mark)
+
+
+def _unread(digest: bytes) -> bytes:
+    raise EngineFailed(f"the bytes of an image ({digest.hex()[:8]}) are in another process")
 
 
 def type_of(content: bytes) -> str:

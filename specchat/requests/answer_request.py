@@ -1,14 +1,14 @@
 """Requests for answers: the keywords of `Engine.generate` and `Engine.chat`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.replay import Replay
 from specchat.errors import InvalidOption
 from specchat.formats.chat_message import ChatMessage
-from specchat.images.image import Image
+from specchat.images.image import Image, distant
 from specchat.options.declarations import GenerateOptions
 from specchat.requests.progress import ProgressCallback
 from specchat.structured.structure import Structure
@@ -98,6 +98,12 @@ class ChatRequest(GenerateOptions):
 
 
 AnswerRequest: TypeAlias = GenerateRequest | ChatRequest
+AnyRequest = TypeVar("AnyRequest", bound=AnswerRequest)
+
+
+def sendable(request: AnyRequest) -> AnyRequest:
+    """Return a request for another process: without its callback and the bytes of its images."""
+    return replace(request, on_progress=None, images=list(map(distant, request.images)))
 
 
 def request_for(

@@ -12,13 +12,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from specchat.decoding.chunk import Chunk
-from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.answer_request import AnswerRequest, AnyRequest, ChatRequest
 from specchat.requests.answer_update import Update
 from specchat.server.activity import Api, ServedRequest
 from specchat.server.answer_check import check_answer
 from specchat.server.answer_figures import figures_of
 from specchat.server.asked_tools import notices_of_tools
-from specchat.server.chat_body import AnyRequest, ChatBody, chat_requests
+from specchat.server.chat_body import ChatBody, chat_requests
 from specchat.server.line_limit import LineLimit
 from specchat.server.replies import comment
 from specchat.server.service import ServedAnswer, Service, client_of

@@ -7,18 +7,17 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.answer_request import AnyRequest, ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.asked_tools import asked_tools
 from specchat.server.bodies import SharedFields, options_of, think_of
 from specchat.server.message_content import ShownContent
 from specchat.server.service import ChosenModel, Service
 
-AnyRequest = TypeVar("AnyRequest", bound=AnswerRequest)
 RESULT_ROLES = frozenset({"tool", "function"})
 ROLES = frozenset({"system", "developer", "user", "assistant"}) | RESULT_ROLES
 MOST_SEED = 2**53

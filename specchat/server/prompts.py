@@ -13,13 +13,12 @@ from specchat.errors import Cancelled, InvalidOption, ModelWontLoad, SpecchatErr
 from specchat.formats.chat_message import ChatMessage
 from specchat.images.image import Image
 from specchat.prompts.prompt_room import FAR, too_long
-from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.answer_request import AnyRequest, ChatRequest
 from specchat.sharing.prompt_process import ImageTable, PromptProcess
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import QueueFull
 
 Result = TypeVar("Result")
-AnyRequest = TypeVar("AnyRequest", bound=AnswerRequest)
 ENDING = "the answer was stopped: the server is shutting down"
 MOST_AT_ONCE = 64
 """Requests that are read before they are queued; each may be as large as the largest body."""

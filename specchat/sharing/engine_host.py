@@ -2,7 +2,7 @@
 
 Once the pair is loaded the process sends `EngineFacts`, or the error that prevented it. The numbers
 of requests to stop have their own connection, so that they never wait, and so have images whose
-tokens are asked for.
+tokens are asked for, and the bytes of images, which this process asks for.
 """
 
 import os
@@ -22,10 +22,11 @@ from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.formats.template import TEMPLATES
 from specchat.gguf import draft_kinds
-from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.answer_request import AnswerRequest, AnyRequest, ChatRequest
 from specchat.requests.answer_update import Update
 from specchat.requests.progress import Progress, Stage
 from specchat.sharing import image_questions
+from specchat.sharing.lent_images import BorrowedImages
 from specchat.system.logs import log_internal_error, open_log
 
 LOG = "engine.log"
@@ -117,6 +118,7 @@ def run(
     connection: Connection,
     stops: Connection,
     images: Connection,
+    lent: Connection,
     loading: Loading,
     drafters: Sequence[drafter_registry.DrafterDescriptor],
     kinds: Sequence[draft_kinds.DraftKind],
@@ -132,14 +134,15 @@ def run(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise a crash starts a debugger
     send_output_to(LOG)
-    host = _Host(connection, stops)
+    borrowed = BorrowedImages(lent)
+    host = _Host(connection, stops, borrowed)
     TEMPLATES.start()
     try:
         from specchat.engine.local_engine import LocalEngine
 
         with LocalEngine(loading, host.report, host.lose) as engine:
             host.send(engine.facts)
-            of_images = (images, engine.image_tokens, readable)
+            of_images = (images, lambda each: engine.image_tokens(borrowed.of(each)), readable)
             threading.Thread(target=image_questions.answer, args=of_images, daemon=True).start()
             host.serve(engine)
     except Exception as error:  # noqa: BLE001  # the client must receive every error
@@ -149,8 +152,8 @@ def run(
 class _Host:
     """Answers requests; a thread receives stops."""
 
-    def __init__(self, connection: Connection, stops: Connection) -> None:
-        self._connection, self._stops = connection, stops
+    def __init__(self, connection: Connection, stops: Connection, borrowed: BorrowedImages) -> None:
+        self._connection, self._stops, self._borrowed = connection, stops, borrowed
         self._sending = threading.Lock()
         self._stopped = 0
         self._current = 0
@@ -201,7 +204,7 @@ class _Host:
         self._current = number = asked.number
         sent_at = 0.0
         requests = [
-            replace(request, on_progress=partial(self._report_of, answer))
+            replace(self._whole(request), on_progress=partial(self._report_of, answer))
             for answer, request in enumerate(asked.requests)
         ]
         left = set(range(len(requests)))
@@ -224,6 +227,10 @@ class _Host:
             for answer in left:
                 self._gather(answer, Update(error=readable(error)))
             self._send_gathered()
+
+    def _whole(self, request: AnyRequest) -> AnyRequest:
+        """Return a request with images whose bytes can be read."""
+        return replace(request, images=list(map(self._borrowed.of, request.images)))
 
     def _report_of(self, answer: int, stage: Stage, share: float) -> bool:
         """Send the progress of one of the answers."""
@@ -269,7 +276,11 @@ class _Host:
         if asked.method == "keep":
             keywords["is_stopped"] = lambda: self._stopped == asked.number
         try:
-            value = getattr(engine, asked.method)(*asked.arguments, **keywords)
+            arguments = [
+                self._whole(each) if isinstance(each, ChatRequest) else each
+                for each in asked.arguments
+            ]
+            value = getattr(engine, asked.method)(*arguments, **keywords)
         except Exception as raised:  # noqa: BLE001  # the client must receive every error
             error = readable(raised)
         self.send(Returned(asked.number, value, error))

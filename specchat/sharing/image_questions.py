@@ -7,17 +7,16 @@ from multiprocessing.connection import Connection
 from typing import NamedTuple, TypeVar
 
 from specchat.errors import EngineFailed, SpecchatError
-from specchat.images.image import Image
+from specchat.images.image import Image, distant
 
 Result = TypeVar("Result")
 
 
 class _Question(NamedTuple):
-    """To the process: an image, in plain values, so that it can be read whatever its class is."""
+    """To the process: an image without its bytes, which it asks for if it needs them."""
 
     number: int
-    data: bytes
-    name: str
+    image: Image
 
 
 class _Reply(NamedTuple):
@@ -45,7 +44,7 @@ class ImageQuestions:
         with self._lock:
             self._number += 1
             try:
-                reply = self._reply_to(_Question(self._number, image.data, image.name))
+                reply = self._reply_to(_Question(self._number, distant(image)))
             except (EOFError, OSError):
                 raise EngineFailed("the engine ended while it read an image: try again") from None
         if reply.error is not None:
@@ -85,7 +84,7 @@ def answer(
             question: _Question = connection.recv()
             tokens, failure = list[int](), None
             try:
-                tokens = tokens_of(Image(question.data, question.name))
+                tokens = tokens_of(question.image)
             except Exception as error:  # noqa: BLE001  # the client must receive every error
                 failure = readable(error)
             connection.send(_Reply(question.number, tokens, failure))

@@ -6,13 +6,13 @@ A crash in native code ends that process only, and ending it frees all memory.
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from specchat.decoding.chunk import Alternative
 from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.errors import SpecchatError
 from specchat.images.image import Image
-from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.answer_request import AnswerRequest, ChatRequest, sendable
 from specchat.requests.answer_update import Update
 from specchat.requests.progress import (
     Progress,
@@ -24,6 +24,7 @@ from specchat.requests.prompt_size import PromptSize
 from specchat.sharing import engine_host
 from specchat.sharing.process_link import ProcessLink
 
+Item = TypeVar("Item")
 POLL_SECONDS = 0.25
 """Seconds between two calls of the progress callback while the process reports nothing."""
 STOP_POLL_SECONDS = 0.03
@@ -56,9 +57,10 @@ class ProcessEngine(Engine):
         """Check requests; later stops apply to all of them."""
         self._require_idle()
         self._latest += 1
-        sent = tuple([replace(request, on_progress=None) for request in requests])
+        sent = engine_host.Decode(self._latest, tuple(map(sendable, requests)))
         reports = [request.on_progress or (lambda *_: None) for request in requests]
-        return self._answers(engine_host.Decode(self._latest, sent), reports)
+        images = [image for request in requests for image in request.images]
+        return self._lending(images, self._answers(sent, reports))
 
     def stop(self) -> None:
         """Stop the answer in progress."""
@@ -107,7 +109,8 @@ class ProcessEngine(Engine):
 
     def size(self, request: ChatRequest) -> PromptSize | None:
         """Ask the process how much of the context a conversation would take."""
-        size: PromptSize | None = self._call("size", replace(request, on_progress=None))
+        with self._process.lent.during(request.images):
+            size: PromptSize | None = self._call("size", sendable(request))
         return size
 
     def tokenize(self, text: str, *, special: bool = True, begins: bool = True) -> list[int]:
@@ -122,13 +125,15 @@ class ProcessEngine(Engine):
 
     def render(self, request: ChatRequest) -> list[int]:
         """Return the tokens of a conversation's prompt."""
-        tokens: list[int] = self._call("render", replace(request, on_progress=None))
+        with self._process.lent.during(request.images):
+            tokens: list[int] = self._call("render", sendable(request))
         return tokens
 
     def image_tokens(self, image: Image) -> list[int]:
         """Return an image as tokens: the process makes them beside what else it does."""
         self._require_open()
-        return self._process.images.tokens_of(image)
+        with self._process.lent.during([image]):
+            return self._process.images.tokens_of(image)
 
     def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
         """Return the likely tokens in the place of each of these."""
@@ -239,6 +244,10 @@ class ProcessEngine(Engine):
                 yield answer, update
         finally:
             self._end_request(is_over=not self._open)
+
+    def _lending(self, images: Sequence[Image], updates: Generator[Item]) -> Generator[Item]:
+        with self._process.lent.during(images):
+            yield from updates
 
     @staticmethod
     def _is_of(message: object, number: int) -> TypeGuard[engine_host.SentUpdate]:

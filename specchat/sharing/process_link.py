@@ -15,6 +15,7 @@ from specchat.requests.progress import Stage
 from specchat.sharing import engine_host
 from specchat.sharing.engine_process import start_process
 from specchat.sharing.image_questions import ImageQuestions
+from specchat.sharing.lent_images import LentImages
 from specchat.sharing.process_death import explain_death
 from specchat.system.logs import log_size
 from specchat.wording import duration_text
@@ -43,13 +44,15 @@ class ProcessLink:
         self._connection, theirs = context.Pipe()
         stopped, self._stops = context.Pipe(duplex=False)
         images, shown = context.Pipe()
-        self.images = ImageQuestions(images, self.end)
+        lent, borrowed = context.Pipe()
+        self.images, self.lent = ImageQuestions(images, self.end), LentImages(lent)
         self._process = context.Process(
             target=engine_host.run,
             args=(
                 theirs,
                 stopped,
                 shown,
+                borrowed,
                 loading,
                 tuple(drafter_registry.DRAFTERS.values()),
                 tuple(draft_kinds.KINDS.values()),
@@ -63,7 +66,7 @@ class ProcessLink:
             self.end()
             raise
         finally:
-            for connection in (theirs, stopped, shown):
+            for connection in (theirs, stopped, shown, borrowed):
                 connection.close()
 
     @property
@@ -202,3 +205,4 @@ class ProcessLink:
         self._connection.close()
         self._stops.close()
         self.images.close()
+        self.lent.wait(JOIN_TIMEOUT_SECONDS)

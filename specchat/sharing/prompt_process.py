@@ -10,7 +10,6 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic
@@ -18,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 from specchat.errors import Cancelled, EngineFailed, InvalidOption, SpecchatError
 from specchat.planning.host_resources import processor_seconds
-from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.answer_request import AnswerRequest, ChatRequest, sendable
 from specchat.requests.gap import Gap
 from specchat.requests.prompt_facts import PromptFacts
 from specchat.sharing.engine_host import LOG, readable, send_output_to
@@ -53,17 +52,17 @@ class PromptProcess:
 
         Raises what is wrong with it: ContextFull, InvalidOption or TemplateError.
         """
-        size: int = self._call("check", _sendable(request), images=images)
+        size: int = self._call("check", sendable(request), images=images)
         return size
 
     def render(self, request: ChatRequest, images: ImageTable = NO_IMAGES) -> list[int]:
         """Return the tokens of a conversation's prompt. Raises what `check` does."""
-        tokens: list[int] = self._call("render", _sendable(request), images=images)
+        tokens: list[int] = self._call("render", sendable(request), images=images)
         return tokens
 
     def render_closed(self, request: ChatRequest, images: ImageTable = NO_IMAGES) -> list[int]:
         """Return the tokens of a conversation after which no answer begins; raises as `check`."""
-        tokens: list[int] = self._call("render_closed", _sendable(request), images=images)
+        tokens: list[int] = self._call("render_closed", sendable(request), images=images)
         return tokens
 
     def fill(self, gap: Gap) -> list[int]:
@@ -162,12 +161,6 @@ class PromptProcess:
         if self._is_ready:  # its text may have crashed native code: it would again
             return InvalidOption("the request could not be read: shorten it")
         return EngineFailed("the process that reads requests could not be started: try again")
-
-
-def _sendable(request: Any) -> Any:
-    """Return a request without the function that cannot be sent, and without bytes of images."""
-    images = [replace(image, data=b"") for image in request.images]
-    return replace(request, on_progress=None, images=images)
 
 
 def _run(connection: Connection, target: Path, capacity: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from specchat.chat.store import Store
 from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import ContextFull, EngineFailed, InvalidOption, StoreFailed
+from specchat.formats.chat_message import ChatMessage
+from specchat.images.image import DistantImage
 from specchat.llama import mtmd_library
 from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
 from specchat.sharing.process_engine import ProcessEngine
@@ -124,6 +127,35 @@ def test_tokens_of_images_are_told_during_an_answer(
     assert min(tokens) < 0
     rendered = engine.call(lambda owned: owned.render(chat(shown)))
     assert ",".join(map(str, tokens)) in ",".join(map(str, rendered))
+
+
+def test_the_bytes_of_an_image_go_to_the_process_once(
+    process: tuple[SharedEngine, Loading],
+) -> None:
+    """Not with each question for its tokens, size or answer, nor with the next turn."""
+    engine, _ = process
+    file, names = image(41), list[str]()
+
+    def shown(name: str) -> Image:
+        def read(digest: bytes) -> bytes:
+            assert digest == file.digest
+            names.append(name)
+            return file.data
+
+        return DistantImage(read, name, file.digest, file.num_bytes)
+
+    def said(*images: Image) -> list[ChatMessage]:
+        return [{"role": "user", "content": f"{each}What is this?"} for each in images]
+
+    engine.image_tokens(shown("checked"))
+    first, second = shown("asked"), shown("asked again")
+    requests = [
+        ChatRequest(said(*each), images=each, **SEEDED) for each in ([first], [first, second])
+    ]
+    for request in requests:
+        assert engine.call(methodcaller("size", request))
+        assert Asked(engine, request).end()
+    assert names == ["checked"]
 
 
 def test_errors_of_images_come_from_the_process(process: tuple[SharedEngine, Loading]) -> None:
@@ -240,19 +272,20 @@ def test_an_image_that_its_projector_refuses_fails_alone(
 def test_an_image_that_is_gone_from_the_history_fails_alone(
     process: tuple[SharedEngine, Loading], tmp_path: Path
 ) -> None:
-    """Its bytes are read as it is sent to the engine's process, which answers the next text."""
+    """The engine's process has what it made of those that it read, and answers the next text."""
     engine, _ = process
     with Store(tmp_path / "data" / "history.db") as store:
         number = store.begin().id
-        asked = store.add(number, "user", "What is it?", images=[image(1)])
-        (shown,) = store.tree(number)[asked.id].images
-        request = GenerateRequest(f"{shown} is", images=[shown], **SEEDED)
+        asked = store.add(number, "user", "What are they?", images=[image(31), image(32)])
+        known, shown = store.tree(number)[asked.id].images
+        request = GenerateRequest(f"{known} is", images=[known], **SEEDED)
         assert Asked(engine, request).end()
         store.delete(number)
         store.purge(0.0)
-    with pytest.raises(StoreFailed, match=r"1\.png is no longer in the history"):
+    assert Asked(engine, request).end()
+    with pytest.raises(StoreFailed, match=r"32\.png is no longer in the history"):
         engine.image_tokens(shown)
-    failing = Asked(engine, request)
+    failing = Asked(engine, GenerateRequest(f"{shown} is", images=[shown], **SEEDED))
     while not failing.update.is_over:
         failing.step()
     assert isinstance(failing.update.error, StoreFailed)

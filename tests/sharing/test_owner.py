@@ -24,6 +24,7 @@ from specchat.requests.answer_update import Update
 from specchat.requests.prompt_size import PromptSize
 from specchat.sharing import engine_host, shared_engine
 from specchat.sharing.engine_events import NoEvents
+from specchat.sharing.lent_images import BorrowedImages
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.ticket_line import most_in_turn
 from specchat.sharing.tickets import Ticket
@@ -439,7 +440,8 @@ def test_a_stop_before_the_process_keeps_what_was_read_is_not_lost() -> None:
     stops.put(engine_host.Stop(1))
     ours.send(engine_host.MethodCall(1, "keep", ()))
     ours.send(engine_host.CLOSE)
-    host = engine_host._Host(theirs, cast(Connection, SimpleNamespace(recv=stops.get)))
+    connection = cast(Connection, SimpleNamespace(recv=stops.get))
+    host = engine_host._Host(theirs, connection, BorrowedImages(theirs))
     host.serve(Held())
     assert ours.recv() == engine_host.Returned(1, None)
 
@@ -467,7 +469,7 @@ class Reading(Held):
 def test_steps_do_not_wait_while_the_prompt_of_another_is_read() -> None:
     """Steps that follow each other fast are sent together, but before a pass over a prompt."""
     ours, theirs = Pipe()
-    engine, host = Reading(), engine_host._Host(theirs, theirs)
+    engine, host = Reading(), engine_host._Host(theirs, theirs, BorrowedImages(theirs))
     asked = engine_host.Decode(1, (GenerateRequest("?"), GenerateRequest("?")))
     answering = threading.Thread(target=host._answer, args=(engine, asked))
     answering.start()
