@@ -1,8 +1,8 @@
 """Record what llama-server answers, byte by byte: what the tests of `--connect` replay.
 
-Three servers are asked in turn: the model by itself, the model with a draft that is a copy of it
-without a layer, and the model under another template, where a grammar and the beginning of an
-answer bring about reasoning and tool calls. tests/connection/recording.py describes the files.
+Three servers are asked in turn: the model by itself, the model with a draft that is a copy of it in
+Q4_0, and the model under another template, where a grammar and the beginning of an answer bring
+about reasoning and tool calls. tests/connection/recording.py describes the files.
 
     python scripts/lab/build_llama_tools.py --tools llama-server
     python scripts/lab/record_exchanges.py tests/connection/recordings \
@@ -25,10 +25,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scripts.support.llama_server import free_port, running_server
-from specchat.llama.pruning import Copy, write_copy
+from scripts.support.quantised_model import quantised
 
 ALIAS = "smollm2-135m"
-LAYERS_LEFT_OUT = (27,)
 CHAT = "/v1/chat/completions"
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 LIST = [{"role": "user", "content": "Count from one to ten, in words."}]
@@ -83,11 +82,10 @@ def main() -> None:
     )
     write(options.folder / "llama_server.txt", server, "without a draft", alone)
     with tempfile.TemporaryDirectory() as scratch:
-        draft = Path(scratch) / "draft.gguf"
-        write_copy(Copy(str(model), str(draft), left_out=LAYERS_LEFT_OUT))
+        draft = quantised(model, "Q4_0", Path(scratch))
         more = ["--metrics", "-md", str(draft), "--spec-type", "draft-simple"]
         found = asked(server, model, drafted(), [*more, "--spec-draft-n-max", "4"])
-    write(options.folder / "llama_server_draft.txt", server, "with a draft of 29 layers", found)
+    write(options.folder / "llama_server_draft.txt", server, "with a draft in Q4_0", found)
     more = ["--jinja", "--chat-template-file", str(options.template.resolve())]
     found = asked(server, model, reasoned(), more)
     write(options.folder / "llama_server_reasoning.txt", server, "with Qwen3's template", found)

@@ -49,7 +49,6 @@ PULLED = "a pair, org/repo, org/repo:Q4_K_M, org/repo/file.gguf, or a page's add
 MODEL_NAME = "a pair, a path, a local model's name, or a file on the hub"
 CARD = ".svg or .gif (both animated), .png, .cast or .json"
 TIME = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smh])")
-QUANTIZATIONS = ("Q2_K", "Q4_0", "Q5_0", "Q8_0")
 
 NETWORK = settings_of(NetworkOptions)
 MODEL = settings_of(PairOptions, LoadOptions)
@@ -274,14 +273,10 @@ def _add_measuring(commands: Commands) -> None:
 
 def _add_deriving(commands: Commands) -> None:
     options = (*settings_of(LoadOptions), *NETWORK)
-    help_text = "make a draft model from a target, or a faster file of it"
+    help_text = "train a draft for a target, or make a faster file of it"
     derive = _command(commands, "derive", help_text, options, " TARGET")
     _add(derive, "target", f"the target: {MODEL_NAME}", metavar="TARGET")
-    help_text = "how long to search for layers to leave out: 90s, 10m, 2h (default: 10m)"
-    _add(derive, "--time", help_text, type=_seconds, metavar="TIME")
-    help_text = "also quantize the draft to this type"
-    _add(derive, "--quantize", help_text, choices=QUANTIZATIONS)
-    help_text = "train a head or small draft model for this long; resumes earlier training"
+    help_text = "train a head or small draft model for this long: 8h; resumes earlier training"
     _add(derive, "--train", help_text, type=_seconds, metavar="TIME")
     help_text = "with --train: also train on questions about this text; repeatable"
     _add(derive, "--text", help_text, type=Path, action="append", default=[], metavar="FILE")

@@ -1,4 +1,4 @@
-"""`specchat derive`: make a draft model from a target, or a faster file of it.
+"""`specchat derive`: train a draft for a target, or make a faster file of it.
 
 What is made is kept if it pays.
 """
@@ -16,63 +16,51 @@ from specchat.cli.model_arguments import stopping_on_interrupt
 from specchat.cli.terminal import DONE, INTERRUPTED, print_result, show_line
 from specchat.derivation.answer_sampling import TrainingPrompts
 from specchat.derivation.derived_files import deriving_alone
-from specchat.derivation.gain import PredictedGain
 from specchat.derivation.requantisation import (
     LEAST_AGREEMENT,
     MOST_PERPLEXITY,
     Requantisation,
     RequantisedFile,
 )
-from specchat.derivation.skip_method import Derived, SkipDerivation, SkipRequest
 from specchat.derivation.train_method import TrainDerivation, Trained, TrainRequest
 from specchat.engine.api import Loading
 from specchat.errors import InvalidOption
-from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LoadOptions, Sampling
 from specchat.wording import percent, rate_text, size_text, speedup_text
 
-MOST_QUESTIONS, USUAL_SECONDS = 2000, 600.0
+MOST_QUESTIONS = 2000
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Derive a draft and print its predicted speedup, even if the search was stopped early."""
-    _reject_unrelated_options(arguments)
+    """Train a draft and print its predicted speedup, also if stopped early; or requantize."""
+    _require_one_way(arguments)
     target = file_of(arguments.target)
-    pair = load_pairs().get(arguments.target)
-    kind = {stored_type.name.upper(): stored_type for stored_type in STORED_TYPES.values()}.get(
-        arguments.quantize
-    )
     loading = Loading(target, **arguments.settings.values(LoadOptions))
     if arguments.requantise:
         _requantise(arguments, loading)
         return DONE
+    pair = load_pairs().get(arguments.target)
     sampling = Sampling(**dict[str, Any](pair.sampling if pair else {}))
-    derivation: SkipDerivation | TrainDerivation
-    if arguments.train:
-        questions = _questions() if arguments.history else ()
-        prompts = TrainingPrompts(loading, _texts(arguments.text), questions)
-        wanted = TrainRequest(prompts, sampling, arguments.train, arguments.keep_slower)
-        derivation = TrainDerivation(wanted, show_line)
-    else:
-        seconds = arguments.time or USUAL_SECONDS
-        search = SkipRequest(loading, sampling, seconds, kind, arguments.keep_slower)
-        derivation = SkipDerivation(search, show_line)
+    questions = _questions() if arguments.history else ()
+    prompts = TrainingPrompts(loading, _texts(arguments.text), questions)
+    wanted = TrainRequest(prompts, sampling, arguments.train, arguments.keep_slower)
+    derivation = TrainDerivation(wanted, show_line)
     with deriving_alone(), stopping_on_interrupt(derivation.stop) as is_interrupted:
-        derived = derivation.run()
+        trained = derivation.run()
     show_line()
-    print_result(arguments, _record(derived), list(_lines(derived, sampling, target)))
+    print_result(arguments, _record(trained), list(_lines(trained, sampling, target)))
     return INTERRUPTED if is_interrupted() else DONE
 
 
-def _reject_unrelated_options(arguments: argparse.Namespace) -> None:
-    """Raise InvalidOption for an option that only applies to another method."""
-    of_drafts = ("train", "quantize", "time", "text", "history")
-    if arguments.requantise and any(getattr(arguments, name) for name in of_drafts):
+def _require_one_way(arguments: argparse.Namespace) -> None:
+    """Raise InvalidOption unless the options say what to make, and nothing else."""
+    if arguments.requantise and (arguments.train or arguments.text or arguments.history):
         raise InvalidOption("--requantise makes no draft: only --keep-slower goes with it")
-    if arguments.train and (arguments.quantize or arguments.time):
-        raise InvalidOption("--quantize and --time cannot be used with --train")
-    if not arguments.train and (arguments.text or arguments.history):
-        raise InvalidOption("--text and --history require --train TIME")
+    if not arguments.requantise and not arguments.train:
+        raise InvalidOption(
+            "say what to make: --train TIME (8h, say) trains a draft, and --requantise makes a"
+            " faster file of the target"
+        )
 
 
 def _texts(paths: list[Path]) -> list[str]:
@@ -93,37 +81,38 @@ def _questions() -> list[str]:
         return store.questions(MOST_QUESTIONS)
 
 
-def _record(derived: Derived | Trained) -> dict[str, Any]:
-    measured = derived.measured
+def _record(trained: Trained) -> dict[str, Any]:
     return {
-        **derived.record,
-        "predicted": _record_of(measured.here),
-        "predicted_where_passes_are_cheap": _record_of(measured.where_cheap),
-        "kept": derived.path is not None,
-        "path": str(derived.path) if derived.path else None,
+        "answers": trained.num_answers,
+        "steps": trained.steps,
+        "agreement": trained.agreement,
+        "predicted": {**asdict(trained.predicted), "speedup": trained.predicted.speedup},
+        "kept": trained.path is not None,
+        "path": str(trained.path) if trained.path else None,
     }
 
 
-def _record_of(prediction: PredictedGain) -> dict[str, float]:
-    return {**asdict(prediction), "speedup": prediction.speedup}
-
-
-def _lines(derived: Derived | Trained, sampling: Sampling, target: Path) -> Iterator[str]:
+def _lines(trained: Trained, sampling: Sampling, target: Path) -> Iterator[str]:
     """Yield lines about the draft, its predicted speedup, and whether it was kept."""
-    here, path = derived.measured.here, derived.path
-    yield derived.summary
+    here, path = trained.predicted, trained.path
+    yield (
+        f"draft: trained in {trained.steps} steps on {trained.num_answers} answers of the target;"
+        f" {percent(trained.agreement)} of held-out tokens agree"
+    )
     yield (
         f"first drafted tokens accepted: {percent(here.greedy)} at temperature 0,"
         f" {percent(here.sampled)} at {sampling.temperature:g};"
         f" a draft pass takes {percent(here.pass_share)} of the time of a target pass"
     )
-    yield f"predicted here: {speedup_text(here.speedup, 2)} ({_rates(here)})"
-    where_cheap = speedup_text(derived.measured.where_cheap.speedup, 2)
-    yield f"predicted where checking 4 tokens costs 1.2x checking one: {where_cheap}"
+    plain, greedy, sampled = map(rate_text, (here.plain_rate, here.greedy_rate, here.sampled_rate))
+    yield (
+        f"predicted here: {speedup_text(here.speedup, 2)} ({plain} without it; with it {greedy} at"
+        f" temperature 0, {sampled} above)"
+    )
     if path is None:
         yield "not kept: no speedup is predicted here; --keep-slower keeps it anyway"
         return
-    if not derived.measured.is_worth_keeping:
+    if not here.is_worth_keeping:
         yield f"kept as {path.name}, but not used automatically: choose it with --draft {path.name}"
         return
     yield f"kept as {path.name}: used for this target if its pair names no draft; `rm` deletes it"
@@ -173,8 +162,3 @@ def _lines_of_file(made: RequantisedFile, source: Path) -> Iterator[str]:
         )
     else:
         yield "not kept: it is not faster here; --keep-slower keeps it anyway"
-
-
-def _rates(of: PredictedGain) -> str:
-    plain, greedy, sampled = map(rate_text, (of.plain_rate, of.greedy_rate, of.sampled_rate))
-    return f"{plain} without it; with it {greedy} at temperature 0, {sampled} above"

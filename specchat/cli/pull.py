@@ -200,7 +200,7 @@ def _draft_for(
     if offer is None:
         say(
             "no draft model was found for it: specchat drafts from the text itself, and `specchat"
-            " derive` makes one"
+            " derive --train` trains one"
         )
         return None
     say(f"a draft model for it: {offer.reference} ({offer.why})")

@@ -17,7 +17,7 @@ from specchat.gguf.reader import read_header
 from specchat.llama.batch_sampling import BatchSampler, SampledAnswer
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
-from specchat.llama.pruning import Copy, write_copy
+from specchat.llama.model_copies import Copy, write_copy
 from specchat.options.declarations import LoadOptions
 from specchat.planning.context_shape import ContextShape, ModelOptions
 from specchat.planning.memory import Sizes

@@ -1,10 +1,11 @@
-"""The files of derived drafts: measured with their target, then kept with their origin, or not."""
+"""Derived files: drafts are measured with their target; all are kept with their origin, or not."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from specchat.catalogue.local_models import derived_folder
 from specchat.derivation.gain import Costs, Guess, PredictedGain, cheapest, guesses_of, predict
@@ -17,11 +18,11 @@ from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
-from specchat.gguf.origin import MIN_SPEEDUP, DraftOrigin, fingerprints
-from specchat.llama.layer_skipping import ForcedTexts
+from specchat.gguf.origin import fingerprints
+from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
-from specchat.llama.pruning import Copy, write_copy
+from specchat.llama.model_copies import Copy, write_copy
 from specchat.options.declarations import LoadOptions, Sampling
 from specchat.pacing.knowledge import Knowledge
 from specchat.passes.pass_costs import PLAIN
@@ -33,23 +34,6 @@ NO_NAME, MAX_NAME_LENGTH = re.compile(r"[^\w.-]+|^[.-]+", re.ASCII), 100
 WRITING, SCRATCH, NEW = ".writing", ".scratch", ".new"
 NUM_ROUNDS = 3
 """Costs of passes are measured in several rounds, as other programs may disturb one of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredDraft:
-    """A derived draft's file with its predicted gain, here and elsewhere.
-
-    `where_cheap` is the prediction where a pass over 4 tokens costs 1.2 single ones.
-    """
-
-    path: Path
-    here: PredictedGain
-    where_cheap: PredictedGain
-
-    @property
-    def is_worth_keeping(self) -> bool:
-        """Whether it is predicted to make decoding faster here."""
-        return self.here.speedup >= MIN_SPEEDUP
 
 
 def derived_path(target: Header, method: str, title: str = "") -> Path:
@@ -65,7 +49,7 @@ def derived_path(target: Header, method: str, title: str = "") -> Path:
 
 def measure_draft(
     loading: Loading, draft: Path, texts: Sequence[Text], sampling: Sampling
-) -> MeasuredDraft:
+) -> PredictedGain:
     """Load a draft with its target, measure both, and return the draft's predicted gain.
 
     `texts` are the target's own. Raises as `Engine.load` does, and SpecchatError for a draft that
@@ -73,8 +57,7 @@ def measure_draft(
     """
     with _loaded(loading, draft) as (pair, costs):
         wanted, offered = _guesses(pair, texts, loading, sampling)
-    here = predict(costs, wanted, offered)
-    return MeasuredDraft(draft, here, predict(costs.where_passes_are_cheap(), wanted, offered))
+    return predict(costs, wanted, offered)
 
 
 def _guesses(
@@ -91,10 +74,16 @@ def _guesses(
 def expectations(
     model: Model, texts: Sequence[Text], loading: Loading, sampling: Sampling
 ) -> list[Guess]:
-    """Return a model's guesses along texts."""
-    options = ModelOptions(**loading.values(LoadOptions))
-    with ForcedTexts(model, texts, options) as forced:
-        return guesses_of(forced.rows(), sampling)
+    """Return a model's guesses along texts, each of which it reads in one pass."""
+    longest = max(len(tokens) for tokens, _ in texts)
+    own: dict[str, Any] = {"ctx": longest, "batch": longest, "exact": "off"}
+    own["rollback_length"] = max(count for _, count in texts)
+    guesses: list[Guess] = []
+    with Context(model, replace(ModelOptions(**loading.values(LoadOptions)), **own)) as context:
+        for tokens, count in texts:
+            context.prefill([])
+            guesses += guesses_of(context.evaluate(tokens[:-1], count), sampling)
+    return guesses
 
 
 def measured_costs(loading: Loading, draft: Path) -> Costs:
@@ -131,16 +120,13 @@ def costs_of(knowledge: Knowledge, origin: str) -> Costs:
     return Costs(target, draft, knowledge.reads_accepted)
 
 
-def keep_draft(draft: MeasuredDraft, path: Path, origin: DraftOrigin, name: str) -> None:
-    """Copy a measured draft to its path, with its origin, the prediction and a name recorded.
+def keep_file(made: Path, path: Path, metadata: Mapping[str, str]) -> None:
+    """Copy what was made to its path, with metadata that says how.
 
     Raises EngineFailed if it cannot be written.
     """
-    record = replace(origin, predicted_speedup=f"{draft.here.speedup:.3f}")
     written = path.with_suffix(WRITING)
-    write_copy(
-        Copy(str(draft.path), str(written), metadata={**record.metadata, "general.name": name})
-    )
+    write_copy(Copy(str(made), str(written), metadata=metadata))
     written.replace(path)
 
 

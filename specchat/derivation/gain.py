@@ -30,16 +30,15 @@ from specchat.derivation.simulated_pair import (
     verify_sampled,
 )
 from specchat.drafting.draft_model import confidence_of
+from specchat.gguf.origin import MIN_SPEEDUP
 from specchat.options.declarations import Sampling
-from specchat.pacing.knowledge import LONGEST_KNOWN, draft_costs
+from specchat.pacing.knowledge import draft_costs
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.recent_drafts import LONGEST
 
 Numbers = NDArray[np.float64]
 NUM_SIMULATED = 1000
 """Tokens decoded in a simulation."""
-CHEAP_LENGTH, CHEAP_COST = 4, 1.2
-"""On machines with compute to spare, a pass over four tokens costs about 1.2 single passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +61,6 @@ class Costs:
     draft: Sequence[float]
     reads_accepted: bool = False
 
-    def where_passes_are_cheap(self) -> "Costs":
-        """Return the costs on a machine where a pass over 4 tokens costs 1.2 single passes."""
-        rise = (CHEAP_COST - 1) / (CHEAP_LENGTH - 1)
-        shape = [1 + rise * (length - 1) for length in range(LONGEST_KNOWN + 1)]
-        target, draft = (
-            [seconds[1] * rise for rise in shape] for seconds in (self.target, self.draft)
-        )
-        return Costs(target, draft, self.reads_accepted)
-
 
 @dataclass(frozen=True, slots=True)
 class PredictedGain:
@@ -92,6 +82,11 @@ class PredictedGain:
     def speedup(self) -> float:
         """The speedup over plain decoding, as the geometric mean of both temperatures."""
         return sqrt(self.greedy_rate * self.sampled_rate) / self.plain_rate
+
+    @property
+    def is_worth_keeping(self) -> bool:
+        """Whether the draft is predicted to make decoding faster here."""
+        return self.speedup >= MIN_SPEEDUP
 
 
 def cheapest(measured: Sequence[Costs]) -> Costs:

@@ -16,7 +16,7 @@ from typing import Any
 
 from specchat import docs
 from specchat.catalogue.model_names import model_title
-from specchat.derivation.derived_files import WRITING, derived_path, scratch_file
+from specchat.derivation.derived_files import derived_path, keep_file, scratch_file
 from specchat.drafter_registry import PLAIN
 from specchat.engine.api import Engine, Loading
 from specchat.errors import SpecchatError
@@ -25,7 +25,7 @@ from specchat.gguf.model_files import read_whole_model
 from specchat.gguf.origin import MIN_SPEEDUP, Requantised, origin_of
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.gguf.vocabulary_facts import vocabulary_of
-from specchat.llama.pruning import Copy, write_copy
+from specchat.llama.model_copies import Copy, write_copy
 from specchat.sharing.process_engine import ProcessEngine
 from specchat.wording import percent, speedup_text
 
@@ -122,9 +122,7 @@ class Requantisation:
             is_kept = compared.is_good and (compared.is_faster or self._keeps_slower)
             if is_kept:
                 record = Requantised(self._loading.target.name, compared.words)
-                written = path.with_suffix(WRITING)
-                write_copy(Copy(str(scratch), str(written), metadata=record.metadata))
-                written.replace(path)
+                keep_file(scratch, path, record.metadata)
         kept = path if is_kept else None
         return RequantisedFile(compared, num_bytes, self._header.file_bytes, kept)
 

@@ -1,6 +1,5 @@
 """Texts to measure agreement on: a target's own answers to a few questions."""
 
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from specchat.drafter_registry import PLAIN
@@ -25,26 +24,20 @@ QUESTIONS = (
 )
 NUM_TOKENS = 48
 """The tokens sampled of each answer."""
-LEAST_PLACES, LEAST_TEXTS, USUAL_TEXTS = 24, 2, 4
-"""The least tokens in all that say anything; the least texts, as one is searched with and another
-predicts the gain; and the usual number of texts."""
+LEAST_PLACES = 24
+"""The least tokens in all that say anything."""
 
 Text: TypeAlias = tuple[list[int], int]
 """The tokens of a question and its answer, and how many of them are the answer's."""
 
 
-def sample_texts(
-    engine: LocalEngine, options: dict[str, Any], on_progress: Callable[[int, int], bool]
-) -> list[Text]:
+def sample_texts(engine: LocalEngine, options: dict[str, Any]) -> list[Text]:
     """Return the target's answers to the questions, sampled with the given options.
 
-    `on_progress` returns True when time is short: then a few answers are enough.
     Raises SpecchatError if they are too short to measure anything on.
     """
     texts: list[Text] = []
     for number, question in enumerate(QUESTIONS):
-        if on_progress(number, len(QUESTIONS)) and len(texts) >= USUAL_TEXTS:
-            break
         messages: list[ChatMessage] = [{"role": "user", "content": question}]
         has_template = engine.facts.has_chat_template
         asked = ChatRequest(messages) if has_template else GenerateRequest(question)
@@ -53,6 +46,6 @@ def sample_texts(
         chunks = engine.generate(prompt, **own)
         answer = [token for chunk in chunks for token in chunk.tokens]
         texts += [([*prompt, *answer], len(answer))] if answer else []
-    if len(texts) < LEAST_TEXTS or sum(count for _, count in texts) < LEAST_PLACES:
+    if sum(count for _, count in texts) < LEAST_PLACES:
         raise SpecchatError("the target's answers are too short to compare a draft with")
     return texts

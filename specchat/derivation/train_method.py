@@ -11,21 +11,20 @@ from operator import mul
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts
 from specchat.derivation.answer_store import AnswerBatch, AnswerStore
 from specchat.derivation.derived_files import (
     NEW,
-    MeasuredDraft,
     derived_path,
-    keep_draft,
+    keep_file,
     measure_draft,
     measured_costs,
     scratch_file,
 )
 from specchat.derivation.draft_format import can_have_head, num_head_weights
-from specchat.derivation.gain import Costs, chances_by_position, drafting_rate
+from specchat.derivation.gain import Costs, PredictedGain, chances_by_position, drafting_rate
 from specchat.derivation.sampled_texts import sample_texts
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, OutOfMemory, SpecchatError
@@ -88,22 +87,8 @@ class Trained:
     num_answers: int
     steps: int
     agreement: float
-    work: Path
-    measured: MeasuredDraft
+    predicted: PredictedGain
     path: Path | None
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """How it was made, for JSON."""
-        return {"answers": self.num_answers, "steps": self.steps, "agreement": self.agreement}
-
-    @property
-    def summary(self) -> str:
-        """How it was made, as text."""
-        return (
-            f"draft: trained in {self.steps} steps on {self.num_answers} answers of the target;"
-            f" {percent(self.agreement)} of held-out tokens agree"
-        )
 
 
 class TrainDerivation:
@@ -150,14 +135,15 @@ class TrainDerivation:
             write_private(scratch, trainee.file())
             self._report("measuring the draft")
             with LocalEngine(replace(request.prompts.loading, head=False)) as engine:
-                texts = sample_texts(engine, request.sampling.values(Sampling), lambda *_: False)
-            measured = measure_draft(request.prompts.loading, scratch, texts, request.sampling)
-            is_kept = measured.is_worth_keeping or request.keep_any
+                texts = sample_texts(engine, request.sampling.values(Sampling))
+            predicted = measure_draft(request.prompts.loading, scratch, texts, request.sampling)
+            is_kept = predicted.is_worth_keeping or request.keep_any
             if is_kept:
                 name = f"{self._header.name}, trained {trainee.kind}"
-                keep_draft(measured, path, self._origin(store, trainee), name)
+                origin = self._origin(store, trainee, predicted)
+                keep_file(scratch, path, {**origin.metadata, "general.name": name})
         kept, count, training = path if is_kept else None, len(store.training), trainee.training
-        return Trained(count, training.steps, training.agreement, self.work, measured, kept)
+        return Trained(count, training.steps, training.agreement, predicted, kept)
 
     def _tidy(self) -> None:
         """Delete partial files of a killed run."""
@@ -275,12 +261,15 @@ class TrainDerivation:
         with open_private(self.work / "training.log", "a") as log:
             print(line, file=log)
 
-    def _origin(self, store: AnswerStore, trainee: "Trainee") -> DraftOrigin:
+    def _origin(
+        self, store: AnswerStore, trainee: "Trainee", predicted: PredictedGain
+    ) -> DraftOrigin:
         own = ", and the user's texts" if (self.work / OWN).exists() else ""
         minutes = f"{trainee.training.seconds / 60:.0f} min"
         data = f"{len(store.training)} answers to specchat's prompts{own}"
         model = fingerprints(self._header).model
-        return DraftOrigin(model, self._header.name, f"{METHOD}: {minutes}", data)
+        speedup = f"{predicted.speedup:.3f}"
+        return DraftOrigin(model, self._header.name, f"{METHOD}: {minutes}", data, speedup)
 
 
 def work_folder(header: Header) -> Path:

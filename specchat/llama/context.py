@@ -1,7 +1,6 @@
 """A context for one text, or for the first of several."""
 
 from contextlib import AbstractContextManager
-from typing import Any
 
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -22,11 +21,10 @@ class Context(TextMemory, AbstractContextManager["Context"]):
         options: ModelOptions,
         abort: AbortFlag | None = None,
         beside: BesideTarget | None = None,
-        hook: Any = None,
         shape: ContextShape | None = None,
     ) -> None:
         """Create a context; raises as NativeContext does."""
-        native = NativeContext(model, options, abort, beside, hook, shape)
+        native = NativeContext(model, options, abort, beside, shape)
         self.num_bytes = model.sizes.cache(native.shape)
         super().__init__(native)
 

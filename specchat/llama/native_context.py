@@ -61,14 +61,12 @@ class NativeContext(AbstractContextManager["NativeContext"]):
         options: ModelOptions,
         abort: AbortFlag | None = None,
         beside: BesideTarget | None = None,
-        hook: Any = None,
         shape: ContextShape | None = None,
     ) -> None:
         """Create a context; `beside` is for a head's. Raises ModelWontLoad if memory is short.
 
         Raises InvalidOption for a KV cache type that the model does not support. The `shape`
-        follows from the options unless it is given. llama.cpp calls `hook` with the results of a
-        pass while it is computed.
+        follows from the options unless it is given.
         """
         self.model = model
         self._abort = abort or AbortFlag()
@@ -76,7 +74,7 @@ class NativeContext(AbstractContextManager["NativeContext"]):
         is_on_gpu = options.gpu_layers != 0 and (bool(options.workers) or has_gpus())
         shape = shape or shape_context(model.sizes.layout, options, is_on_gpu=is_on_gpu)
         self.shape = shape
-        self.handle: Any = _make(model, options, shape, beside, hook)
+        self.handle: Any = _make(model, options, shape, beside)
         self._abort.attach(self.handle)
         self.is_longest = shape.ctx == model.sizes.layout.num_positions
         # One micro-batch per pass: to make room in a sliding window's cache for a later one,
@@ -204,15 +202,9 @@ class NativeContext(AbstractContextManager["NativeContext"]):
 
 
 def _make(
-    model: Model,
-    options: ModelOptions,
-    shape: ContextShape,
-    beside: BesideTarget | None,
-    hook: Any,
+    model: Model, options: ModelOptions, shape: ContextShape, beside: BesideTarget | None
 ) -> object:
     parameters = api.llama_context_default_params()
-    if hook:
-        parameters.cb_eval = hook
     if beside:
         parameters.ctx_other = beside.target
     if beside and not model.sizes.kind.has_encoder:

@@ -22,7 +22,7 @@ from specchat.catalogue.known_heads import known_heads
 from specchat.catalogue.pairs import save_pair
 from specchat.gguf.origin import DraftOrigin, fingerprints
 from specchat.gguf.reader import read_header
-from specchat.llama.pruning import Copy, write_copy
+from specchat.llama.model_copies import Copy, write_copy
 
 Place: TypeAlias = Callable[..., Path]
 
@@ -457,7 +457,8 @@ def test_the_draft_that_ships_is_found_for_any_file_of_its_model(
     draft.parent.mkdir()
     header = read_header(source)
     origin = DraftOrigin(fingerprints(header).model, header.name, "skip", "answers", "1.5")
-    write_copy(Copy(str(source), str(draft), (3,), origin.metadata))
+    smaller = tiny("llama", num_layers=5)
+    write_copy(Copy(str(smaller), str(draft), metadata=origin.metadata))
     save_pair("one", source, draft)
 
     best = find_drafts(made).best

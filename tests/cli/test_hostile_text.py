@@ -123,9 +123,7 @@ CASES: dict[str, Case] = {
     "check an unknown draft": Case(
         lambda w: ["check", "--target", w.target, "--draft", w.unknown, *FAST]
     ),
-    "derive": Case(
-        lambda w: ["derive", w.target, "--time", "2s", "--keep-slower", "--threads", "1"]
-    ),
+    "derive": Case(lambda w: ["derive", w.unknown, "--requantise"]),
     "show": Case(lambda w: ["show", w.target]),
     "show json": Case(lambda w: ["show", w.target, "--json"]),
     "show a template": Case(lambda w: ["show", w.template]),

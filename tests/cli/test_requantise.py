@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -20,9 +22,10 @@ from specchat.cli.arguments import parse
 from specchat.cli.offers import find_offers
 from specchat.cli.option_arguments import complete
 from specchat.derivation import requantisation
+from specchat.derivation.derived_files import deriving_alone
 from specchat.gguf.origin import DraftOrigin, fingerprints, requantised_from
 from specchat.gguf.reader import read_header
-from specchat.llama.pruning import Copy, write_copy
+from specchat.llama.model_copies import Copy, write_copy
 from tables import table
 
 QUICK = ("--threads", "1", "--exact", "off")
@@ -166,6 +169,28 @@ def test_ctrl_c_leaves_nothing(
     assert list(derived_folder().iterdir()) == []
 
 
+def test_only_one_file_is_made_at_a_time(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second command says so and leaves the first one's files; the next deletes leftovers."""
+    with deriving_alone():
+        for name in ("a.scratch", "a.writing", "a.scratch0815.new", "kept.gguf"):
+            (derived_folder() / name).touch()
+        assert main([*REQUANTISE, str(source)]) == 1
+        assert "another draft is being derived: wait" in capsys.readouterr().err
+        assert len(list(derived_folder().iterdir())) == 4
+    with deriving_alone():
+        assert [path.name for path in derived_folder().iterdir()] == ["kept.gguf"]
+
+
+@pytest.mark.skipif(sys.platform in {"win32", "darwin"}, reason="names are always Unicode there")
+@pytest.mark.usefixtures("engines_here")
+def test_a_name_that_is_not_utf_8_is_a_source_too(source: Path, run: Command) -> None:
+    """The new file's name has only what is safe in one."""
+    odd = source.rename(os.fsdecode(os.fsencode(source.parent) + b"/\xff\x1b[31m.gguf"))
+    code, made, errors = run(*REQUANTISE, odd)
+    assert (code, errors) == (0, "")
+    assert re.fullmatch(r"[\w.-]+-q4_0-[0-9a-f]{8}\.gguf", Path(made["path"]).name, re.ASCII)
+
+
 def test_a_file_that_gains_nothing_is_refused(
     tiny: WriteModel, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,7 +210,7 @@ def test_a_file_that_gains_nothing_is_refused(
         assert f"cannot be requantized: {reason}" in line
 
 
-@table("option", [("--train", "1h"), ("--time", "9s"), ("--quantize", "Q4_0"), ("--history",)])
+@table("option", [("--train", "1h"), ("--text", "a.txt"), ("--history",)])
 def test_it_takes_no_option_of_drafts(
     option: tuple[str, ...], source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

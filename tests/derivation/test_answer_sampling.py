@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from conftest import WriteModel
-from derivation.calm_layers import split_model
+from derivation.changed_models import split_model
 from derivation.made_answers import answers
 from specchat.derivation import answer_sampling, answer_store
 from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts, num_sequences

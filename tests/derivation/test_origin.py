@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from conftest import WriteModel
-from derivation.calm_layers import fine_tune, scale_layer, split_model
+from derivation.changed_models import fine_tune, scale_layer, split_model
 from scripts.support.quantised_model import quantised
 from scripts.support.tiny_gguf import write_model, write_with_head
 from specchat import Engine
 from specchat.errors import EngineFailed
 from specchat.gguf.origin import DraftOrigin, fingerprints, origin_of
 from specchat.gguf.reader import read_header
-from specchat.llama.pruning import Copy, write_copy
+from specchat.llama.model_copies import Copy, write_copy
 from tables import table
 
 NOTICE = "draft.gguf was made for other weights, the target: the first answers show whether it fits"
@@ -37,7 +37,7 @@ def derive(target: Path, draft: Path, **changes: str) -> DraftOrigin:
     """Write a draft with its origin, and return that."""
     sha256 = fingerprints(read_header(target)).model
     origin = DraftOrigin(sha256, "the target", "skip", "own answers", "1.2")
-    write_copy(Copy(str(target), str(draft), (3,), {**origin.metadata, **changes}))
+    write_copy(Copy(str(target), str(draft), metadata={**origin.metadata, **changes}))
     return origin
 
 
@@ -50,7 +50,6 @@ def test_a_draft_records_its_origin(tiny: WriteModel, tmp_path: Path) -> None:
     assert origin_of(header) == origin
     assert origin.is_predicted_to_gain
     assert origin_of(read_header(target)) is None
-    assert header.num_layers == read_header(target).num_layers - 1
     assert header.chat_template == read_header(target).chat_template
     assert draft.stat().st_mode & 0o777 == 0o600
 
@@ -58,7 +57,7 @@ def test_a_draft_records_its_origin(tiny: WriteModel, tmp_path: Path) -> None:
 def test_long_texts_are_cut_to_what_fits(tiny: WriteModel, tmp_path: Path) -> None:
     """llama.cpp takes up to 127 bytes; a letter is never cut in half, a number may be missing."""
     origin, draft = DraftOrigin("0" * 64, "ö" * 100, "skip", "", "much"), tmp_path / "draft.gguf"
-    write_copy(Copy(str(tiny("llama")), str(draft), (1,), origin.metadata))
+    write_copy(Copy(str(tiny("llama")), str(draft), metadata=origin.metadata))
 
     assert origin_of(read_header(draft)) == replace(origin, target="ö" * 63)
     assert not origin.is_predicted_to_gain
@@ -164,7 +163,7 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(tiny: WriteModel, tmp_path
     damaged.write_bytes(damaged.read_bytes()[:20_000])
 
     with pytest.raises(EngineFailed, match=r"cannot write .*draft\.gguf: "):
-        write_copy(Copy(str(damaged), str(draft), (1,)))
+        write_copy(Copy(str(damaged), str(draft)))
     assert not draft.exists()
 
 

@@ -39,11 +39,12 @@ from specchat.engine.api import Loading
 from specchat.engine.loader import load_pair
 from specchat.errors import SpecchatError
 from specchat.gguf import writer
-from specchat.gguf.origin import fingerprints, origin_of
+from specchat.gguf.origin import DraftOrigin, fingerprints, origin_of
 from specchat.gguf.reader import read_header, read_part
 from specchat.llama import hidden_states
 from specchat.llama.batch_sampling import LIKELIEST, BatchSampler, SampledAnswer
 from specchat.llama.library import AbortFlag
+from specchat.llama.model_copies import Copy, write_copy
 from specchat.options.declarations import Sampling
 from specchat.requests.progress import stopping_report
 
@@ -83,10 +84,17 @@ def test_a_file_that_is_not_text_is_refused(
     assert "wrong.txt cannot be read as text" in capsys.readouterr().err
 
 
-def test_a_target_with_a_recurrent_state_is_refused(tiny: WriteModel) -> None:
-    """The reason is given: its answers cannot be sampled in batches."""
-    with pytest.raises(SpecchatError, match="recurrent state"):
-        require_trainable(read_header(tiny("mamba")))
+def test_some_targets_are_refused_with_their_reason(tiny: WriteModel, tmp_path: Path) -> None:
+    """Answers of recurrent ones cannot be sampled in batches."""
+    origin, draft = DraftOrigin("0" * 64, "a target", "train", "answers"), tmp_path / "draft.gguf"
+    write_copy(Copy(str(tiny("llama")), str(draft), metadata=origin.metadata))
+    for path, reason in (
+        (tiny("mamba"), "recurrent state"),
+        (draft, "derived draft itself"),
+        (tiny("llama", tokenizer=False), "no vocabulary"),
+    ):
+        with pytest.raises(SpecchatError, match=reason):
+            require_trainable(read_header(path))
 
 
 def test_the_embedding_is_read_as_numbers(demo: Path) -> None:

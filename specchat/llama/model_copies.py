@@ -1,6 +1,6 @@
 """Writes copies of a model, in a child process because native code may crash.
 
-Run as `python -m specchat.llama.pruning`, with a JSON object on standard input.
+Run as `python -m specchat.llama.model_copies`, with a JSON object on standard input.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ FAILED = 1
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of a model: the layers left out, and the metadata added.
+    """A copy of a model, with metadata added.
 
     `file_type` is llama.cpp's number of a quantization; with None the weights stay as they are. If
     it `is_pure`, all matrices have that type, the embeddings and the output matrix, too.
@@ -38,7 +38,6 @@ class Copy:
 
     source: str
     destination: str
-    left_out: tuple[int, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     file_type: int | None = None
     is_pure: bool = False
@@ -62,7 +61,7 @@ def write_copy(copy: Copy) -> None:
 def _run_child(copy: Copy) -> None:
     order = json.dumps(asdict(copy)).encode()  # msgspec refuses names that are not UTF-8
     # Ctrl+C goes to the parent, which kills the child if necessary
-    done = run_python("specchat.llama.pruning", input=order, start_new_session=True)
+    done = run_python("specchat.llama.model_copies", input=order, start_new_session=True)
     if done.returncode:
         reason = death_of(done.returncode) or last_line(done.stderr)
         raise EngineFailed(f"llama.cpp cannot write {copy.destination}: {reason}")
@@ -77,8 +76,6 @@ def _write(copy: Copy) -> None:
         parameters.ftype = copy.file_type
         parameters.allow_requantize = True
         parameters.pure = copy.is_pure
-    layers = (ctypes.c_int32 * (len(copy.left_out) + 1))(*copy.left_out, -1)
-    parameters.prune_layers = layers if copy.left_out else None
     parameters.kv_overrides = overrides = _overrides(copy.metadata)
     last_errors()
     source, destination = os.fsencode(copy.source), os.fsencode(copy.destination)
@@ -91,7 +88,7 @@ def _overrides(metadata: Mapping[str, str]) -> "ctypes.Array[api.llama_model_kv_
     """Return metadata in llama.cpp's form, ended by an empty entry."""
     added = (api.llama_model_kv_override * (len(metadata) + 1))()
     for entry, (key, text) in zip(added, metadata.items(), strict=False):
-        short = text.encode()[:LONGEST_TEXT].decode("utf-8", "ignore")
+        short = text.encode(errors="replace")[:LONGEST_TEXT].decode("utf-8", "ignore")
         entry.tag, entry.key, entry.value.val_str = TEXT, key.encode(), short.encode()
     return added
 

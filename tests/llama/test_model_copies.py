@@ -7,10 +7,10 @@ import sys
 
 CHILD = """
 import io, sys, time
-from specchat.llama import pruning
-pruning._write = lambda _: (print("writing", flush=True), time.sleep(60))
+from specchat.llama import model_copies
+model_copies._write = lambda _: (print("writing", flush=True), time.sleep(60))
 sys.stdin = io.StringIO('{"source": "", "destination": ""}')
-pruning.main()
+model_copies.main()
 """
 PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
 
