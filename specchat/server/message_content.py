@@ -1,6 +1,6 @@
 """The content of messages as text: what clients of all APIs send in parts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -49,10 +49,10 @@ class ShownContent:
     These are collected in `images`. The `model` is named where it takes none.
     """
 
-    def __init__(self, model: str, facts: EngineFacts) -> None:
-        """Begin a conversation."""
+    def __init__(self, model: str, facts: EngineFacts, on_refused: Callable[[], object]) -> None:
+        """Begin a conversation; `on_refused` is called for an image that cannot be taken."""
         self.images: list[Image] = []
-        self._takes_images = facts.takes_images
+        self._takes_images, self._on_refused = facts.takes_images, on_refused
         self._why_not = facts.images_off_reason or (
             f"{model} reads text only; start the server with --projector and the mmproj file that"
             " comes with the model"
@@ -85,6 +85,7 @@ class ShownContent:
         if not _is_image(part):
             return _part_text(part, field)
         if not self._takes_images:
+            self._on_refused()
             message = f"{field}: content of type {_type_of(part)!r}: {self._why_not}"
             raise ApiError(BAD_REQUEST, message, field)
         if len(self.images) >= MOST_IMAGES:

@@ -17,6 +17,7 @@ from specchat.requests.answer_request import AnyRequest, ChatRequest
 from specchat.sharing.prompt_process import ImageTable, PromptProcess
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import QueueFull
+from specchat.system.clone import set_up_images
 
 Result = TypeVar("Result")
 ENDING = "the answer was stopped: the server is shutting down"
@@ -40,6 +41,9 @@ class Prompts:
         self._preparing = ThreadPoolExecutor(1, "prompts")
         self._looking = ThreadPoolExecutor(1, "images")
         self._count = 0
+        self._opened = -1
+        """The number of the engine that has opened its projector, which takes the first image long.
+        """
 
     async def checked(self, request: AnyRequest) -> AnyRequest:
         """Return a request that can be answered.
@@ -83,11 +87,19 @@ class Prompts:
 
         def look(image: Image) -> list[int]:
             nonlocal seconds
+            if lack := set_up_images(lambda _: None):  # after what a clone makes just now
+                raise InvalidOption(lack)
             began = monotonic()  # not before: it may have waited for those of others
+            number = self._engine.num_restarts
             try:
-                return self._engine.image_tokens(image)
-            finally:
+                tokens = self._engine.image_tokens(image)
+            except SpecchatError:
                 seconds += monotonic() - began
+                raise
+            if self._opened == number:
+                seconds += monotonic() - began
+            self._opened = number
+            return tokens
 
         facts = self._engine.facts
         for image in request.images if facts.takes_images else ():

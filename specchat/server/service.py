@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import time
+from threading import Thread
+from time import monotonic, time
 from typing import Any, TypeAlias, TypeVar
 
 from specchat import __version__, drafter_registry
@@ -34,6 +35,9 @@ PLAIN_NAME = "plain"
 SECONDS_TO_COMMENT, SILENT_SECONDS = 2.0, 10.0
 """A stream has a comment if no step comes for this long, at first and later. Before the first one
 an error still has a status of its own."""
+RETRY_SECONDS = 300.0
+"""How long after a failed set-up of images one that comes has it tried again, which takes minutes.
+"""
 CLIENT = re.compile(r"[\w.-]+")
 CLIENT_NAMES = {"claude-cli": "claude", "codex_cli_rs": "codex", "codex_exec": "codex"}
 """What clients are called that name themselves otherwise in User-Agent."""
@@ -203,6 +207,8 @@ class Service:
         self.is_strict = is_strict
         self.images_off_reason = ""
         """Why the engine cannot read images, if it was found out after it was loaded."""
+        self._on_image_line: Callable[[str], object] = lambda _: None
+        self._tried_images_at = 0.0
         self.created = int(time())
         self.activity = Activity()
         self.observers: list[Observer] = [self.activity.observe]
@@ -223,10 +229,17 @@ class Service:
 
         `on_line` is called with what is done, and with why images cannot be read.
         """
-        if self.facts.takes_images:
-            self.images_off_reason = set_up_images(on_line)
+        self._on_image_line, self._tried_images_at = on_line, monotonic()
+        if self.engine.facts.takes_images:
+            self.images_off_reason = set_up_images(on_line, again=True)
         if reason := self.facts.images_off_reason:
             on_line(reason)
+
+    def refused_image(self) -> None:
+        """Try a set-up that failed again, beside, now that an image came; but not with each one."""
+        if self.images_off_reason and monotonic() - self._tried_images_at > RETRY_SECONDS:
+            self._tried_images_at = monotonic()
+            Thread(target=self.set_up_images, args=[self._on_image_line], daemon=True).start()
 
     def model_names(self) -> tuple[str, ...]:
         """Return the names of the pair: its own, and those that name a drafter."""

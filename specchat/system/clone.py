@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FAILED = "images cannot be read"
 """How the line begins that says why they cannot."""
 _setting_up = threading.Lock()
-_outcome: list[str] = []
-"""Why images cannot be read in this clone, "" if they can; empty before it was tried."""
+_outcomes: list[str] = []
+"""Of each attempt to make what reads images in this clone, why it failed, "" if it did not."""
 
 
 def is_clone() -> bool:
@@ -20,21 +20,24 @@ def is_clone() -> bool:
     return has_script and Path(sys.prefix).resolve() == (ROOT / ".venv").resolve()
 
 
-def set_up_images(on_line: Callable[[str], object]) -> str:
+def set_up_images(on_line: Callable[[str], object], *, again: bool = False) -> str:
     """Have a clone make what reads images, once, and block until then; return why that failed.
 
-    That takes a minute or two, of which `on_line` is given a line. Returns "" for other
-    installations, which have it from the start, or not at all.
+    That takes a minute or two, of which `on_line` is given a line; so what failed is only tried
+    `again` where the user may have mended it. Returns "" for other installations, which have it
+    from the start, or not at all.
     """
     if not is_clone():
         return ""
+    known = len(_outcomes)
     with _setting_up:
-        if not _outcome:
+        is_retry = again and len(_outcomes) == known  # else it was tried meanwhile
+        if not _outcomes or (is_retry and _outcomes[-1]):
             try:
-                _outcome.append(_made_images(on_line))
+                _outcomes.append(_made_images(on_line))
             except OSError as error:
                 return f"{FAILED}: {error.strerror}"
-        return _outcome[0]
+        return _outcomes[-1]
 
 
 def _made_images(on_line: Callable[[str], object]) -> str:

@@ -139,6 +139,14 @@ def starting() -> Iterator[StartServer]:
         yield start
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_set_up() -> Iterator[None]:
+    """Make nothing for images in a clone: its own tests do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("specchat.server.prompts.set_up_images", lambda _: "")
+        yield
+
+
 @pytest.fixture(scope="session")
 def start_server() -> Iterator[StartServer]:
     """Return a function that starts a server; all end with the session."""

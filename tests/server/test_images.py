@@ -8,6 +8,7 @@ import sys
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -465,13 +466,16 @@ def test_images_that_take_long_do_not_hold_up_those_of_others(
     """After the image with which a request has had its time, no more of it are decoded."""
     monkeypatch.setattr("specchat.server.prompts.SECONDS_OF_IMAGES", 0.0)
     slow.may_end.set()
-    reply = slow.server.client.post(CHAT, json=chat(part(CAT), part(DOG), text()))
+    slow.server.posted(CHAT, chat(part(CAT), part(DOG), text()))  # the first opens the projector
+    assert slow.names == ["messages: image 1", "messages: image 2"]
+    bird = base64(encoded(picture(3)))
+    reply = slow.server.client.post(CHAT, json=chat(part(CAT), part(bird), text()))
     assert reply.status_code == 400
     assert "reading the images takes more than 0 s" in reply.json()["error"]["message"]
     named = {"type": "input_image", "image_url": url(CAT)}
     reply = slow.server.client.post(RESPONSES, json={"input": [said(named, named)]})
     assert reply.json()["error"]["param"] == "input"
-    assert set(slow.names) == {"messages: image 1"}
+    assert len(slow.names) == 2
     slow.server.posted(CHAT, chat(part(CAT), text()))
 
 
@@ -581,8 +585,16 @@ def test_a_set_up_that_failed_is_told_to_programs(
     reason, said = "images cannot be read: no compiler", list[str]()
     projector = write_projector(tmp_path / "mmproj.gguf", "mlp")
     server = start_here("seer", target=tiny("llama"), projector=projector, ctx=1024)
+
+    def outcome_is(outcome: str) -> None:
+        def set_up(_: object, *, again: bool) -> str:
+            assert again
+            return outcome
+
+        monkeypatch.setattr("specchat.server.service.set_up_images", set_up)
+
     for outcome, kinds in (("", ["text", "image"]), (reason, ["text"])):
-        monkeypatch.setattr("specchat.server.service.set_up_images", lambda _, is_=outcome: is_)
+        outcome_is(outcome)
         server.service.set_up_images(said.append)
         (model, *_) = server.client.get("/v1/models").json()["data"]
         assert model["architecture"]["input_modalities"] == kinds
@@ -594,3 +606,35 @@ def test_a_set_up_that_failed_is_told_to_programs(
     assert reply.status_code == 400
     assert reply.json()["error"]["message"].endswith(reason)
     server.posted(CHAT, chat(text()))
+    outcome_is("")
+    server.client.post(CHAT, json=chat(part(CAT), text()))
+    assert not server.service.facts.takes_images  # it failed a moment ago
+    monkeypatch.setattr("specchat.server.service.RETRY_SECONDS", -1.0)
+    server.client.post(CHAT, json=chat(part(CAT), text()))
+    until(lambda: server.service.facts.takes_images, "another attempt")
+    server.posted(CHAT, chat(part(CAT), text()))
+
+
+def test_an_image_waits_for_what_a_clone_makes(
+    tiny: WriteModel, start_here: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not refused meanwhile; what it fails with, it is refused with."""
+    has_begun, may_end, reasons = threading.Event(), threading.Event(), ["", "no compiler"]
+
+    def set_up(_: object) -> str:
+        has_begun.set()
+        assert may_end.wait(60)
+        return reasons.pop(0)
+
+    monkeypatch.setattr("specchat.server.prompts.set_up_images", set_up)
+    projector = write_projector(tmp_path / "mmproj.gguf", "mlp")
+    server = start_here("seer", target=tiny("llama"), projector=projector, ctx=1024)
+    with ThreadPoolExecutor(1) as client:
+        reply = client.submit(server.posted, CHAT, chat(part(CAT), text()))
+        assert has_begun.wait(60)
+        server.posted(CHAT, chat(text()))
+        assert not reply.done()
+        may_end.set()
+        assert reply.result()["usage"]["prompt_tokens_details"]["image_tokens"] == 64
+    refused = server.client.post(CHAT, json=chat(part(CAT), text()))
+    assert "no compiler" in refused.json()["error"]["message"]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import Lock, Semaphore
 
 import pytest
 
@@ -29,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     put(tmp_path / "scripts/__init__.py", "")
     put(tmp_path / "scripts/setup_env/__init__.py", "")
     monkeypatch.setattr(clone, "ROOT", tmp_path)
-    monkeypatch.setattr(clone, "_outcome", [])
+    monkeypatch.setattr(clone, "_outcomes", [])
     return tmp_path
 
 
@@ -55,14 +58,57 @@ def test_what_reads_images_is_made_by_the_clones_own_script(folder: Path) -> Non
         ("raise SystemExit(3)", "images cannot be read: scripts.setup_env.image_library failed"),
     ],
 )
-def test_why_it_failed_is_known_from_then_on(folder: Path, script: str, reason: str) -> None:
-    """It is returned, not said twice, and not tried again."""
-    put(folder / "scripts/setup_env/image_library.py", script)
+def test_what_failed_is_tried_again_when_asked_for(folder: Path, script: str, reason: str) -> None:
+    """Not by itself, as it may take minutes; what was made stays, whatever the script does now."""
+    part = folder / "scripts/setup_env/image_library.py"
+    put(part, script)
     (folder / ".venv").symlink_to(sys.prefix)
     lines: list[str] = []
     for _ in range(2):
         assert clone.set_up_images(lines.append) == reason
     assert lines == ["building it", "half done"] * (script == BROKEN)
+    assert clone.set_up_images(lines.append, again=True) == reason
+    put(part, PART)
+    assert clone.set_up_images(lines.append) == reason
+    assert clone.set_up_images(lines.append, again=True) == ""
+    put(part, BROKEN)
+    assert clone.set_up_images(lines.append, again=True) == ""
+
+
+class Entrance(AbstractContextManager[None]):
+    """A lock that counts those who come for it."""
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self.came, self._lock = Semaphore(0), Lock()
+
+    def __enter__(self) -> None:
+        self.came.release()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_those_who_wait_for_an_attempt_take_what_comes_of_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if they asked for another one: they did before this one had failed."""
+    put(folder / "scripts/setup_env/image_library.py", BROKEN)
+    (folder / ".venv").symlink_to(sys.prefix)
+    entrance, waiting = Entrance(), list[Future[str]]()
+    monkeypatch.setattr(clone, "_setting_up", entrance)
+    with ThreadPoolExecutor(1) as others:
+
+        def hold(_: str) -> None:
+            if not waiting:
+                assert entrance.came.acquire(timeout=60)  # by the first
+                waiting.append(others.submit(clone.set_up_images, print, again=True))
+                assert entrance.came.acquire(timeout=60)
+
+        assert clone.set_up_images(hold) == "images cannot be read: no compiler"
+        assert waiting[0].result(60) == "images cannot be read: no compiler"
+    assert (folder / "made").read_text() == "part"
 
 
 def put(path: Path, text: str) -> None:

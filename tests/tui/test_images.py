@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "my dog.jpg").write_bytes(encoded(picture(2, (200, 100)), "JPEG"))
     (tmp_path / "broken.png").write_bytes(CAT[:200])
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("specchat.system.clone.set_up_images", lambda _: "")
+    monkeypatch.setattr("specchat.system.clone.set_up_images", lambda *_, **__: "")
     return tmp_path
 
 
@@ -70,7 +70,7 @@ def shown_to(script: Script, number: int = -1) -> list[bytes]:
     return [each.data for each in images]
 
 
-def wait_for(event: threading.Event, _: object) -> str:
+def wait_for(event: threading.Event, *_: object, **__: object) -> str:
     """Set up what reads images once an event has happened."""
     event.wait(PATIENCE)
     return ""
@@ -257,7 +257,7 @@ async def test_questions_keep_their_order_while_images_are_checked(
 async def test_a_check_that_fails_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it raises; what is sent again once that is cured is asked."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError("too many processes")
 
     monkeypatch.setattr("specchat.system.clone.set_up_images", fail)
@@ -269,7 +269,7 @@ async def test_a_check_that_fails_ends_the_waiting(monkeypatch: pytest.MonkeyPat
         said = "cat.png cannot be checked: too many processes"
         assert app.notices.latest[-1].message == said
         await until(pilot, lambda: attached(app) == f"▣ {said} · remove")
-        monkeypatch.setattr("specchat.system.clone.set_up_images", lambda _: "")
+        monkeypatch.setattr("specchat.system.clone.set_up_images", lambda *_, **__: "")
         app.query_one(Composer).text = "What is it? @cat.png"
         await until(pilot, lambda: "64 by 64 pixels" in attached(app))
         await pilot.press("enter")
@@ -280,16 +280,30 @@ async def test_a_check_that_fails_ends_the_waiting(monkeypatch: pytest.MonkeyPat
 async def test_a_set_up_that_failed_is_why_an_image_is_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As a line beside it says."""
-    reason = "images cannot be read: no compiler"
-    monkeypatch.setattr("specchat.system.clone.set_up_images", lambda _: reason)
-    app = chat(Script(takes_images=True))
+    """As a line beside it says; sending it tries again, once for all its images."""
+    reason, attempts = "images cannot be read: no compiler", [False]
+
+    def fail(_: object, *, again: bool = False) -> str:
+        attempts.extend([True] * again)
+        return reason
+
+    monkeypatch.setattr("specchat.system.clone.set_up_images", fail)
+    script = Script(takes_images=True)
+    app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
-        app.query_one(Composer).text = "What is @cat.png?"
-        await until(pilot, lambda: attached(app) == f"▣ {reason} · remove")
+        app.query_one(Composer).text = 'What is @cat.png? And @"my dog.jpg"?'
+        await until(pilot, lambda: attached(app).count(f"▣ {reason} · remove") == 2)
+        assert attempts == [False]
+        for count in (1, 2):
+            app.notices.latest.clear()
+            await pilot.press("enter")
+            await until(pilot, lambda: bool(app.notices.latest))
+            assert [each.message for each in app.notices.latest] == [reason]
+            assert attempts == [False] + [True] * count
+        monkeypatch.setattr("specchat.system.clone.set_up_images", lambda *_, **__: "")
         await pilot.press("enter")
-        await until(pilot, lambda: bool(app.query_one(Composer).text))
-        assert app.notices.latest[-1].message == reason
+        await until(pilot, lambda: bool(script.asked) and app.answers.current is None)
+    assert shown_to(script)[0] == CAT
 
 
 async def test_why_images_cannot_be_read_here_is_said_instead_of_the_model() -> None:

@@ -46,16 +46,23 @@ class ImageChecks:
     _kept: set[bytes] = field(default_factory=set)
     _begun: set[bytes] = field(default_factory=set)
     """The images that `begin` is checking and keeping."""
+    _without_set_up: set[bytes] = field(default_factory=set)
+    """Those that cannot be sent because what reads images could not be set up."""
 
-    def check(self, image: Image) -> CheckedImage:
-        """Return what is known of an image; in any thread but the screen's."""
+    def check(self, image: Image, *, again: bool = False) -> CheckedImage:
+        """Return what is known of an image; in any thread but the screen's.
+
+        If what reads images could not be set up, that is tried `again`, or is what is wrong.
+        """
         from specchat.images.thumbnail import thumbnail_of
         from specchat.system.clone import set_up_images
 
         found, num_tokens = None, 0
         try:
-            wrong = set_up_images(partial(self.post, self.view.notify))
-            if not wrong:
+            wrong = set_up_images(partial(self.post, self.view.notify), again=again)
+            if wrong:
+                self._without_set_up.add(image.digest)
+            else:
                 found, num_tokens = thumbnail_of(image), self._count(image)
         except Exception as error:  # noqa: BLE001  # a question waits for every outcome
             wrong = str(error) or type(error).__name__
@@ -65,6 +72,11 @@ class ImageChecks:
         if found is None:
             return CheckedImage(image, wrong=wrong)
         return CheckedImage(image, found.width, found.height, num_tokens, wrong)
+
+    def try_again(self) -> None:
+        """Have a set-up that failed tried again with the next images that `begin` checks."""
+        while self._without_set_up:
+            self._wrong.pop(self._without_set_up.pop(), None)
 
     def begin(self, images: Sequence[Image], then: Callable[[], object]) -> bool:
         """Check and keep images in a thread, then call a function; return False if that is done.
@@ -81,9 +93,9 @@ class ImageChecks:
 
         def run() -> None:
             for image in new:
-                if image.digest not in self._wrong:
-                    self.check(image)
-                if not self._wrong[image.digest]:
+                if (wrong := self._wrong.get(image.digest)) is None:
+                    wrong = self.check(image, again=image is new[0]).wrong
+                if not wrong:
                     self.keep(image)
                     self._kept.add(image.digest)
                 self._begun.discard(image.digest)

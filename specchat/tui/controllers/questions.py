@@ -93,6 +93,7 @@ class Questions:
             if not is_next or named.images:
                 # before its images are written, as nothing else can be meanwhile
                 number = self._conversations.stored_number()
+                self._checks.try_again()
                 if not is_next or self._checks.begin(named.images, self._ask_queued):
                     self.queued.append(Queued(written, text, named, number))
                     self._view.show_state()
