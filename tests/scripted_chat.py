@@ -127,7 +127,8 @@ class ScriptedEngine(Engine):
 
     def __init__(self, script: Script) -> None:
         """Store the script."""
-        self.facts = replace(FACTS, thinking=script.thinking, takes_images=script.takes_images)
+        reason = "" if script.takes_images else FACTS.images_off_reason
+        self.facts = replace(FACTS, thinking=script.thinking, images_off_reason=reason)
         self.stats = Statistics()
         self._script = script
         self._stopped = threading.Event()

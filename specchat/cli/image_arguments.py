@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from specchat.engine.api import Loading
 from specchat.errors import InvalidOption
 from specchat.images.image import Image
+from specchat.images.text_only import text_only
 
 
 def add_images(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +24,7 @@ def images_of(arguments: argparse.Namespace, piped: bytes = b"") -> list[Image]:
 def require_projector(loading: Loading) -> None:
     """Raise InvalidOption, before anything is loaded, if a model cannot read images."""
     if loading.projector is None:
-        raise InvalidOption(
-            f"no projector for {loading.target.name} is here: add --projector FILE, the"
-            " mmproj file of its repository"
-        )
+        raise InvalidOption(text_only(loading.target.name, advises=True))
 
 
 def require_whole(images: Sequence[Image]) -> None:

@@ -25,6 +25,7 @@ from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, ContextFull, InvalidOption, ServerFailed
 from specchat.formats.chat_message import ChatMessage
+from specchat.images.text_only import TEXT_ONLY, text_only
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.answer_update import Update
 from specchat.requests.progress import ProgressCallback
@@ -96,7 +97,7 @@ class ConnectedEngine(Engine):
         self._require_idle()
         self._is_stopped = False
         if request.images and not self.facts.takes_images:
-            raise InvalidOption(f"{self.facts.target} at {self.address.shown} reads text only")
+            raise InvalidOption(text_only(f"{self.facts.target} at {self.address.shown}"))
         require_sendable(request.images, self.facts.served_by)
         dialect, model = self.server.dialect, self.server.model
         if isinstance(request, ChatRequest):
@@ -333,7 +334,7 @@ def facts_of(server: ServerFacts, address: ServerAddress) -> EngineFacts:
         chooses_drafter=server.dialect.takes_drafter,
         ignores_end=server.dialect.ignores_end,
         idle_processors=1,  # decoding takes none here
-        takes_images=server.takes_images,
+        images_off_reason="" if server.takes_images else TEXT_ONLY,
     )
 
 

@@ -13,6 +13,7 @@ from specchat.drafter_registry import PLAIN
 from specchat.errors import EngineFailed
 from specchat.formats.chat_message import ChatMessage
 from specchat.images.image import Image
+from specchat.images.text_only import TEXT_ONLY
 from specchat.options.declarations import (
     AUTO_THINK,
     THINK_NUMBER,
@@ -80,8 +81,8 @@ class EngineFacts:
     requests cannot name a drafter, and unless it `ignores_end`, they cannot ask for an answer to
     continue past its end token.
     `knows_costs` says whether the costs of its passes were measured. Up to `at_once` answers can be
-    begun together, which is faster than one after the other. With a projector it `takes_images`,
-    unless there is an `images_off_reason`.
+    begun together, which is faster than one after the other. `images_off_reason` says why it
+    takes no images, empty if it does.
     """
 
     target: str
@@ -118,8 +119,12 @@ class EngineFacts:
     ignores_end: bool = True
     knows_costs: bool = False
     at_once: int = 1
-    takes_images: bool = False
-    images_off_reason: str = ""
+    images_off_reason: str = TEXT_ONLY
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether requests may have images."""
+        return not self.images_off_reason
 
     def lacks_exactness(self, options: Mapping[str, Any]) -> bool:
         """Return True if these options need exact drafts, and which are exact is not measured."""

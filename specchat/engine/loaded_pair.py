@@ -11,6 +11,7 @@ from specchat.engine.api import EngineFacts, Loading
 from specchat.engine.pair_files import PairFiles
 from specchat.engine.remote_workers import RemoteWorkers
 from specchat.errors import Cancelled, OutOfMemory
+from specchat.images.text_only import TEXT_ONLY
 from specchat.llama.device_list import list_devices
 from specchat.llama.draft_context import DraftContext
 from specchat.llama.library import AbortFlag
@@ -178,7 +179,6 @@ class LoadedPair:
             common_tokens=common.share if common else None,
             most_branches=self.context.most_branches,
             chains_reason=self._chains_reason,
-            takes_images=self.context.model.vision is not None and not self._images_off_reason,
             images_off_reason=self._images_off_reason,
         )
 
@@ -238,7 +238,7 @@ class LoadedPair:
     @property
     def _images_off_reason(self) -> str:
         if self.context.model.vision is None:
-            return ""
+            return TEXT_ONLY
         from specchat.llama.mtmd_library import why_not  # who only writes does not wait for it
 
         return why_not()

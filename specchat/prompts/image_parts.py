@@ -6,6 +6,7 @@ from typing import NamedTuple
 from specchat.errors import InvalidOption
 from specchat.formats.chat_message import ChatMessage
 from specchat.images.image import Image, parted
+from specchat.images.text_only import text_only
 from specchat.llama.image_cells import ImageTokens
 from specchat.llama.model import Model
 from specchat.requests.answer_request import AnswerRequest, GenerateRequest
@@ -55,9 +56,7 @@ def tokens_of_parts(
 def image_tokens(model: Model, image: Image) -> ImageTokens:
     """Return an image as tokens. Raises InvalidOption for one that the model cannot read."""
     if model.vision is None:
-        raise InvalidOption(
-            f"{model.header.name} reads text only: load its mmproj file with --projector"
-        )
+        raise InvalidOption(text_only(model.header.name, advises=True))
     return model.vision.tokens_of(image)
 
 

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from specchat.engine.api import EngineFacts
 from specchat.images.image import Image
+from specchat.images.text_only import TEXT_ONLY, text_only
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.received_images import IMAGE_TYPES, bytes_of
 
@@ -53,10 +54,8 @@ class ShownContent:
         """Begin a conversation; `on_refused` is called for an image that cannot be taken."""
         self.images: list[Image] = []
         self._takes_images, self._on_refused = facts.takes_images, on_refused
-        self._why_not = facts.images_off_reason or (
-            f"{model} reads text only; start the server with --projector and the mmproj file that"
-            " comes with the model"
-        )
+        is_named = facts.images_off_reason == TEXT_ONLY
+        self._why_not = text_only(model, advises=True) if is_named else facts.images_off_reason
 
     def text_of(self, content: Any, field: str) -> str:
         """Return the text of what was said. Raises ApiError for what the model cannot read."""
@@ -99,7 +98,7 @@ class ShownContent:
         if kind in TEXT_FIELDS:
             return _part_text(part, field)
         if not (self._takes_images and _is_image(part)):
-            return f"[{kind:.40}: this model reads text only]"
+            return f"[{kind:.40}: {TEXT_ONLY}]"
         try:
             return self._shown(part, field)
         except ApiError as error:

@@ -221,7 +221,7 @@ class Service:
         """The facts about the loaded pair."""
         facts = self.engine.facts
         if facts.takes_images and (reason := self.images_off_reason):
-            return replace(facts, takes_images=False, images_off_reason=reason)
+            return replace(facts, images_off_reason=reason)
         return facts
 
     def set_up_images(self, on_line: Callable[[str], object]) -> None:

@@ -26,6 +26,5 @@ def _attached(place: int, checked: CheckedImage, facts: EngineFacts | None) -> C
     parts += [f"{checked.num_tokens} tokens"] if checked.num_tokens else []
     shown = [Content(" · ".join(parts))]
     if facts is not None and not facts.takes_images:
-        words = facts.images_off_reason or "this model reads text only"
-        shown.append(Content.styled(words, "$text-warning"))
+        shown.append(Content.styled(facts.images_off_reason, "$text-warning"))
     return separator.join([*shown, remove])

@@ -103,4 +103,4 @@ def test_an_image_from_a_pipe_needs_a_projector(model: list[str]) -> None:
     """The line says what to add."""
     done = run("ask", "What?", *model[:2], stdin=SEEN)
     assert done.returncode == 2
-    assert b"no projector for " in done.stderr
+    assert b"reads text only: load it with --projector" in done.stderr

@@ -13,6 +13,7 @@ from specchat.cli import main
 from specchat.cli.arguments import parse
 from specchat.cli.model_arguments import chosen_pair, loading_of
 from specchat.cli.option_arguments import complete
+from specchat.images.text_only import text_only
 
 
 @pytest.fixture(autouse=True)
@@ -109,5 +110,4 @@ def test_an_image_for_a_model_without_one_is_refused_before_it_is_loaded(
     words = ["--target", str(tiny("llama")), "--image", str(tmp_path / "a.png"), "What?"]
     assert main(["ask", "--no-stdin", *words]) == 2
     error = capsys.readouterr().err
-    assert "specchat: no projector for " in error
-    assert error.endswith(": add --projector FILE, the mmproj file of its repository\n")
+    assert error.endswith(f"{text_only(tiny('llama').name, advises=True)}\n")

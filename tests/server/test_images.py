@@ -28,6 +28,7 @@ from specchat.connection.address import parse_address
 from specchat.connection.connected_engine import ConnectedEngine
 from specchat.errors import InvalidOption, ModelWontLoad, SpecchatError
 from specchat.images.picture import Picture, picture_of
+from specchat.images.text_only import text_only
 from specchat.requests.answer_request import ChatRequest, GenerateRequest
 from specchat.server.client_setups import served_at, setup_text
 from specchat.server.replies import LOG
@@ -387,7 +388,7 @@ def test_a_model_without_a_projector_says_what_to_do(demo_server: Running) -> No
         reply = demo_server.client.post(path, json=body)
         assert reply.status_code == 400
         message = reply.json()["error"]["message"]
-        assert "demo reads text only; start the server with --projector" in message
+        assert text_only("demo", advises=True) in message
 
 
 def test_too_many_images_are_refused(seer: Running) -> None:

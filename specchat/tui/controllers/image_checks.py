@@ -8,6 +8,7 @@ from functools import partial
 
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.images.image import Image
+from specchat.images.text_only import TEXT_ONLY
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.pair_controller import PairController
@@ -119,18 +120,16 @@ class ImageChecks:
     def why_no_reader(self, images: Iterable[Image], before: Iterable[Image] = ()) -> str:
         """Return why the model cannot get images, or go on after those `before`; "" if it can."""
         facts = self.pair_controller.facts
-        if facts is None or facts.takes_images:
+        is_new, is_old = any(images), any(before)
+        if facts is None or facts.takes_images or not (is_new or is_old):
             return ""
-        if (any(images) or any(before)) and facts.images_off_reason:
+        if facts.images_off_reason != TEXT_ONLY:
             return facts.images_off_reason
-        models = self.key_of("models")
-        switch = f"{models} switches to a model with a projector (mmproj)"
-        if any(images):
-            return f"This model reads text only. {switch}."
-        if any(before):
-            new = f"{self.key_of('new')} starts a new chat"
-            return f"This model reads text only, and this chat has images. {switch}, {new}."
-        return ""
+        words = f"{self.key_of('models')} switches to a model with a projector (mmproj)"
+        if is_new:
+            return f"{TEXT_ONLY.capitalize()}. {words}."
+        new = f"{self.key_of('new')} starts a new chat"
+        return f"{TEXT_ONLY.capitalize()}, and this chat has images. {words}, {new}."
 
     def _count(self, image: Image) -> int:
         session, facts = self.pair_controller.session, self.pair_controller.facts
