@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from specchat.doctor import Finding
@@ -16,9 +15,9 @@ from specchat.doctor.repairs import (
 )
 from specchat.doctor.system_gpus import has_driverless_nvidia
 from specchat.doctor.toolchains import distribution
+from specchat.images.picture import INSTALL_PILLOW
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, try_decoding
 from specchat.planning.device import Device, gpus_of
-from specchat.system.clone import is_clone
 from specchat.wording import size_text
 
 NOTABLE_INSTRUCTIONS = ("AVX", "AVX2", "AVX512", "AMX_INT8", "NEON", "DOTPROD", "SVE")
@@ -123,17 +122,17 @@ def check_offload(
 
 def check_images(build: ChildResult[BuildReport]) -> Finding:
     """Check that what reads images is here: llama.cpp's library for them, and Pillow."""
-    name, has_pillow = "images", find_spec("PIL") is not None
-    if not build.report:
+    name, report = "images", build.report
+    if not report:
         return Finding(name, "problem", "not tested: llama.cpp cannot be loaded", rebuild())
-    if build.report.image_library and has_pillow:
-        return Finding(name, "ok", f"read by Pillow and {build.report.image_library}")
-    if is_clone():
-        return Finding(name, "ok", "what reads them is built before the first one is read")
-    if not build.report.image_library:
-        detail = "llama.cpp was built without what reads them (libmtmd)"
-        return Finding(name, "warning", detail, rebuild(_backend_of(build.report)))
-    return Finding(name, "warning", "Pillow, which decodes them, is missing", restore("pillow"))
+    if reason := report.images_off_reason:
+        lack, _, _ = reason.partition(":")  # then comes advice that knows nothing of backends
+        needs_pillow = INSTALL_PILLOW in reason
+        fix = (INSTALL_PILLOW,) if needs_pillow else rebuild(_backend_of(report))
+        return Finding(name, "warning", lack, fix)
+    if report.image_library:
+        return Finding(name, "ok", f"read by {report.image_library}")
+    return Finding(name, "ok", "what reads them is built before the first one is read")
 
 
 def _exactness(report: ProbeReport) -> str:

@@ -32,6 +32,8 @@ class BuildReport:
     """Which of its libraries for CPUs is used, empty in a build for one CPU."""
     image_library: str = ""
     """The file of the library for images, empty without one."""
+    images_off_reason: str = ""
+    """Why images cannot be read, empty if they can be, or once a clone has made what does."""
     not_loaded: Mapping[str, str] = field(default_factory=dict)
     """Backends that come with the build but cannot be loaded, each with the system's reason."""
 

@@ -49,6 +49,7 @@ def describe_build() -> BuildReport:
         devices=devices,
         can_use_workers=find_rpc() is not None,
         image_library=str(mtmd_library.path() or ""),
+        images_off_reason=mtmd_library.why_not(),
         can_run_heads=can_read_hidden_states and can_read_layer_inputs,
         not_loaded=why_not_loaded(),
     )

@@ -21,7 +21,7 @@ from specchat.catalogue.pairs import save_pair
 from specchat.doctor import backend as llama
 from specchat.doctor import host as machine
 from specchat.doctor import repairs
-from specchat.llama import child_process
+from specchat.llama import child_process, mtmd_library
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, ask_for_build
 from specchat.planning.device import Device
 from specchat.system import control_groups
@@ -129,8 +129,10 @@ def test_a_backend_that_cannot_be_loaded_is_explained(gpu: Device, wanted: str, 
     [
         ("/lib/libmtmd.so", True, False, "ok", ""),
         ("", True, True, "ok", ""),
+        ("", False, True, "ok", ""),
         ("", True, False, "warning", "llama-cpp-python"),
         ("/lib/libmtmd.so", False, False, "warning", "pillow"),
+        ("", False, False, "warning", "pillow"),
     ],
 )
 def test_what_reads_images_is_named(
@@ -142,14 +144,17 @@ def test_what_reads_images_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A clone builds it when it is needed; others get the command that does."""
-    monkeypatch.setattr(llama, "find_spec", lambda _: has_pillow or None)
-    for module in (llama, repairs):
+    monkeypatch.setattr("specchat.images.picture.find_spec", lambda _: has_pillow or None)
+    monkeypatch.setattr(mtmd_library, "path", lambda: library or None)
+    for module in (mtmd_library, repairs):
         monkeypatch.setattr(module, "is_clone", lambda: is_clone)
-    found = llama.check_images(build(image_library=library))
+    reason = mtmd_library.why_not.__wrapped__()
+    found = llama.check_images(build(image_library=library, images_off_reason=reason))
     assert found.state == state
     assert bool(found.fix) == bool(fix)
     assert not fix or fix in found.fix[-1]
-    assert not (library and has_pillow) or library in found.detail
+    assert library in found.detail or state == "warning"
+    assert "run" not in found.detail.split()
 
 
 def test_another_release_of_llama_cpp_is_a_problem() -> None:
