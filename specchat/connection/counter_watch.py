@@ -3,7 +3,7 @@
 from contextlib import suppress
 from time import monotonic, sleep
 
-from specchat.connection.http_session import HttpSession, PendingText
+from specchat.connection.http_session import HttpSession, PendingAnswer
 from specchat.connection.probing import ServerFacts
 from specchat.connection.prometheus_counters import Counts, read_counters
 from specchat.connection.reported_figures import ReportedFigures
@@ -61,7 +61,7 @@ class CounterWatch:
             self._pending.cancel()
             self._pending = None
 
-    def _ask(self) -> PendingText:
+    def _ask(self) -> PendingAnswer:
         return self._session.ask_text("/metrics")
 
     def _take(self, figures: ReportedFigures, *, is_over: bool) -> bool:
@@ -69,9 +69,7 @@ class CounterWatch:
         pending, self._pending = self._pending, None
         counts = None
         with suppress(SpecchatError):
-            counts = (
-                read_counters(pending.result(), self._names) if pending and self._names else None
-            )
+            counts = read_counters(pending.text(), self._names) if pending and self._names else None
         if counts is None:
             return False
         if self._before is None:

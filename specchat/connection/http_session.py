@@ -1,46 +1,39 @@
-"""Requests to one server from any thread, each of which can be given up at any moment.
+"""Requests to one server from any thread, each of which can be given up at any moment."""
 
-They are made on an event loop of their own, because only there a request that waits for bytes can
-be ended from outside; closing a socket under a thread that reads it does not wake that thread.
-"""
-
-import asyncio
 import json
 import queue
-import threading
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future, wait
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
 
 from specchat import __version__
-from specchat.connection.address import ServerAddress, proxy_for
+from specchat.connection.address import ServerAddress
 from specchat.connection.server_errors import (
     CONNECT_SECONDS,
     SILENT_SECONDS,
     not_an_api,
     refused,
     unreachable,
-    unusable,
 )
-from specchat.errors import ServerFailed, SpecchatError
-from specchat.network.certificates import trusted_context
+from specchat.errors import ServerFailed
 from specchat.network.keep_alive import keep_alive_options
 from specchat.network.proxies import NetworkMisconfigured
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
 
-Result = TypeVar("Result")
+    from specchat.network.web_client import Request, WebClient
+
 LARGEST_BODY = 1 << 24
 """The most bytes of an answer that is not a stream; a larger one is not what was asked for."""
 MOST_WAITING, WAIT_SECONDS = 1 << 22, 0.01
 """Characters of events that may wait to be read, and how often their reader is looked at."""
-LOW_LEVEL = (OSError, ValueError, OverflowError, ExceptionGroup)
+LOW_LEVEL = (OSError, ValueError, OverflowError)
 """What a connection may raise besides the client's own errors, such as for a wrong proxy."""
-ON_WAIT_SECONDS = 0.2
 ASIDE_SECONDS = 5.0
 """How long a request made alongside answers, such as one for metrics, may take."""
 
@@ -49,197 +42,172 @@ class HttpSession:
     """Connections to a server, kept open between requests. Close it at the end."""
 
     def __init__(self, address: ServerAddress) -> None:
-        """Start the thread of the event loop; nothing is sent yet."""
+        """Begin without a connection; nothing is sent yet."""
         self.address = address
         self.on_wait: Callable[[], None] | None = None
         """Called several times a second while `get` or `post` waits; what it raises ends that."""
-        self._client: httpx2.AsyncClient | None = None
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="connection", daemon=True
-        )
-        self._thread.start()
+        from specchat.network.web_client import ClientPool
+
+        self._pool = ClientPool(self._client)
 
     def get(self, path: str, seconds: float = ASIDE_SECONDS) -> Any:
         """Return the JSON at a path. Raises ServerFailed."""
-        return _decoded(self._wait(self._whole("GET", path, None, seconds)), self.address)
+        return _decoded(self._whole("GET", path, None, seconds).wait(self.on_wait), self.address)
 
     def get_text(self, path: str) -> str:
         """Return the text at a path. Raises ServerFailed."""
-        return self._wait(self._whole("GET", path, None, ASIDE_SECONDS)).decode("utf-8", "replace")
+        return self.ask_text(path).text(self.on_wait)
 
-    def ask_text(self, path: str) -> "PendingText":
+    def ask_text(self, path: str) -> "PendingAnswer":
         """Ask for the text at a path without waiting for it."""
-        return PendingText(self._submit(self._whole("GET", path, None, ASIDE_SECONDS)))
+        return self._whole("GET", path, None, ASIDE_SECONDS)
 
     def post(self, path: str, body: Any, seconds: float = ASIDE_SECONDS) -> Any:
         """Send JSON and return the JSON that comes back. Raises as `refused` returns."""
-        return _decoded(self._wait(self._whole("POST", path, body, seconds)), self.address)
+        return _decoded(self._whole("POST", path, body, seconds).wait(self.on_wait), self.address)
 
     def stream(self, path: str, body: Any) -> "ServerEvents":
         """Send JSON and return the events that come back."""
-        stream = ServerEvents(self.address)
-        stream.work = self._submit(self._events(path, body, stream))
+        from specchat.network.web_client import Request
+
+        stream = ServerEvents()
+        stream.request = Request(self._pool, partial(self._read_events, path, body, stream))
         return stream
 
     def close(self) -> None:
         """End all requests and close the connections; closing twice does nothing."""
-        if not self._thread.is_alive():
-            return
-        with suppress(Exception):  # the connections may be lost
-            self._submit(self._end()).result(ASIDE_SECONDS)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(ASIDE_SECONDS)
-        if not self._thread.is_alive():
-            self._loop.close()
+        self._pool.close()
 
-    async def _end(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        if self._client is not None:
-            await self._client.aclose()
+    def _client(self) -> "WebClient":
+        from specchat.network.web_client import WebClient
 
-    def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        address = self.address
+        headers = {"User-Agent": f"specchat/{__version__}", "Accept-Encoding": "identity"}
+        if address.key:
+            headers["Authorization"] = f"Bearer {address.key}"
+        if address.unix_path:
+            return WebClient(headers, uds=address.unix_path)
+        options = keep_alive_options(may_read_late=True)
+        return WebClient(headers, socket_options=options, retries=1)  # of connecting alone
 
-    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        future = self._submit(work)
-        try:
-            while self.on_wait is not None and not wait([future], ON_WAIT_SECONDS).done:
-                self.on_wait()
-            return future.result()
-        except BaseException:  # Ctrl+C too
-            future.cancel()
-            raise
-
-    def _connected(self) -> "httpx2.AsyncClient":
-        """Return the client, made at the first request, where it belongs to the loop."""
+    def _sent(
+        self, client: "WebClient", method: str, path: str, body: Any, seconds: float
+    ) -> "AbstractContextManager[httpx2.Response]":
+        """Send a request whose answer may be silent for `seconds`."""
         import httpx2
 
-        if self._client is None:
-            address = self.address
-            headers = {"User-Agent": f"specchat/{__version__}", "Accept-Encoding": "identity"}
-            if address.key:
-                headers["Authorization"] = f"Bearer {address.key}"
-            options = None if address.unix_path else keep_alive_options(may_read_late=True)
-            has_tls = not address.base.startswith("http:")  # loading certificates takes long
-            proxy = proxy_for(address)
-            try:
-                transport = httpx2.AsyncHTTPTransport(
-                    verify=trusted_context() if has_tls else False,
-                    uds=address.unix_path or None,
-                    proxy=proxy.checked() if proxy else None,
-                    socket_options=options,
-                    retries=1,  # of connecting alone
-                )
-            except NetworkMisconfigured as error:
-                raise ServerFailed(str(error)) from None
-            except (ValueError, ImportError, OSError) as error:
-                raise unusable(error, address) from None
-            timeout = httpx2.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS)
-            self._client = httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport)
-        return self._client
-
-    def _request(self, method: str, path: str, body: Any, seconds: float | None) -> Any:
-        import httpx2
-
-        usual = httpx2.USE_CLIENT_DEFAULT
-        timeout = usual if seconds is None else httpx2.Timeout(seconds)
-        url = self.address.base + path
+        timeout = httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
         given: dict[str, Any] = {}
         if body is not None:  # in ASCII, for which lone surrogates are no problem
             given["content"] = json.dumps(body).encode()
             given["headers"] = {"Content-Type": "application/json"}
-        return self._connected().stream(method, url, timeout=timeout, **given)
+        return client.stream(method, self.address.base + path, timeout=timeout, **given)
 
-    async def _whole(self, method: str, path: str, body: Any, seconds: float) -> bytes:
-        import httpx2
+    def _whole(self, method: str, path: str, body: Any, seconds: float) -> "PendingAnswer":
+        from specchat.network.web_client import Request
 
-        try:
-            async with (
-                asyncio.timeout(seconds),
-                self._request(method, path, body, seconds) as response,
-            ):
-                content = await _read(response)
-        except (httpx2.HTTPError, httpx2.InvalidURL, *LOW_LEVEL) as error:
-            raise unreachable(error, self.address, seconds) from error
-        if response.status_code >= 300:
-            raise refused(response, content, self.address)
-        return content
+        def read(client: "WebClient") -> bytes:
+            with self._sent(client, method, path, body, seconds) as response:
+                content = _read(response)
+            if response.status_code >= 300:
+                raise refused(response, content, self.address)
+            return content
 
-    async def _events(self, path: str, body: Any, stream: "ServerEvents") -> None:
+        return PendingAnswer(Request(self._pool, read), self.address, seconds)
+
+    def _read_events(
+        self, path: str, body: Any, stream: "ServerEvents", client: "WebClient"
+    ) -> None:
         """Put the data of each event into a stream, and finally an error or None."""
         import httpx2
 
-        end: SpecchatError | None = None
+        end: BaseException | None = None
         has_begun = False
         try:
-            async with self._request("POST", path, body, None) as response:
+            with self._sent(client, "POST", path, body, SILENT_SECONDS) as response:
                 kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
                 if response.status_code >= 300:
-                    end = refused(response, await _read(response), self.address)
+                    end = refused(response, _read(response), self.address)
                 elif kind == "application/json":  # some do not stream, or answer errors with 200
-                    await stream.put((await _read(response)).decode("utf-8", "replace"))
+                    stream.put(_read(response).decode("utf-8", "replace"))
                 elif kind != "text/event-stream":
                     end = not_an_api(self.address, f"with {kind or 'no content type'}")
                 else:
-                    async for event in httpx2.EventSource(response):
+                    for event in httpx2.EventSource(response):
                         has_begun = True
                         is_error = event.event == "error" and '"error"' not in event.data
                         data = json.dumps({"error": event.data}) if is_error else event.data
-                        await stream.put(data)
+                        stream.put(data)
         except (httpx2.HTTPError, httpx2.InvalidURL, *LOW_LEVEL) as error:
             end = unreachable(error, self.address, SILENT_SECONDS, has_begun=has_begun)
-        except ServerFailed as error:  # before anything is sent
+        except NetworkMisconfigured as error:
+            end = ServerFailed(str(error))
+        except BaseException as error:  # noqa: BLE001 -- raised where the events are read
             end = error
         finally:
             stream.end(end)
 
 
 @dataclass(frozen=True, slots=True)
-class PendingText:
-    """The text of a request that was sent and is not awaited yet."""
+class PendingAnswer:
+    """A request that was sent and is not awaited yet; it may take `seconds` in all."""
 
-    _work: Future[bytes]
+    _request: "Request[bytes]"
+    _address: ServerAddress
+    _seconds: float
 
     @property
     def is_done(self) -> bool:
-        """Whether it has arrived, or the request has failed."""
-        return self._work.done()
+        """Whether the answer has arrived, or the request has failed."""
+        return self._request.is_done
 
-    def result(self) -> str:
-        """Wait for the text and return it. Raises ServerFailed."""
+    def wait(self, on_wait: Callable[[], None] | None = None) -> bytes:
+        """Wait for the answer and return it. Raises ServerFailed, and what `on_wait` raises."""
+        import httpx2
+
         try:
-            return self._work.result().decode("utf-8", "replace")
+            return self._request.result(self._seconds, on_wait)
         except CancelledError:
             raise ServerFailed("the request was given up") from None
+        except NetworkMisconfigured as error:
+            raise ServerFailed(str(error)) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, *LOW_LEVEL) as error:
+            raise unreachable(error, self._address, self._seconds) from error
+
+    def text(self, on_wait: Callable[[], None] | None = None) -> str:
+        """Wait for the answer and return it as text. Raises as `wait` does."""
+        return self.wait(on_wait).decode("utf-8", "replace")
 
     def cancel(self) -> None:
         """Give the request up."""
-        self._work.cancel()
+        self._request.give_up()
 
 
 class ServerEvents:
     """The events of one answer, as the texts of their data."""
 
-    def __init__(self, address: ServerAddress) -> None:
-        self.work: Future[None] | None = None
+    def __init__(self) -> None:
+        """Begin before the request is made."""
+        self.request: Request[None] | None = None
         self._deadline: float | None = None
-        self._address = address
-        self._arrived: queue.SimpleQueue[str | SpecchatError | None] = queue.SimpleQueue()
-        self._num_waiting = 0
+        self._arrived: queue.SimpleQueue[str | BaseException | None] = queue.SimpleQueue()
+        self._num_put = self._num_taken = 0
+        """Characters, each counted by one thread."""
         self._is_cancelled = False
 
-    async def put(self, data: str) -> None:
+    @property
+    def num_waiting(self) -> int:
+        """How many characters have arrived and were not read yet."""
+        return self._num_put - self._num_taken
+
+    def put(self, data: str) -> None:
         """Add an event, once there is room for it: a server may be faster than its reader."""
-        while self._num_waiting > MOST_WAITING:  # noqa: ASYNC110  # another thread reads
-            await asyncio.sleep(WAIT_SECONDS)
-        self._num_waiting += len(data)
+        while self.num_waiting > MOST_WAITING and not self._is_cancelled:
+            sleep(WAIT_SECONDS)
+        self._num_put += len(data)
         self._arrived.put(data)
 
-    def end(self, error: SpecchatError | None) -> None:
+    def end(self, error: BaseException | None) -> None:
         """End the events, with an error or without."""
         self._arrived.put(error)
 
@@ -251,8 +219,8 @@ class ServerEvents:
     def cancel(self) -> None:
         """Give the request up, from any thread: the events end, and the connection is closed."""
         self._is_cancelled = True
-        if self.work is not None:
-            self.work.cancel()
+        if self.request is not None:
+            self.request.give_up()
         self._arrived.put(None)
 
     def __iter__(self) -> Iterator[str]:
@@ -268,27 +236,20 @@ class ServerEvents:
                 return
             if left is not None and left <= 0:
                 return
-            if self._is_cancelled:
+            if self._is_cancelled:  # what arrived may be an error that the cut made
                 return
             if arrived is None:
-                self._raise_bug()
                 return
-            if isinstance(arrived, SpecchatError):
+            if isinstance(arrived, BaseException):
                 raise arrived
-            self._num_waiting -= len(arrived)
+            self._num_taken += len(arrived)
             yield arrived
 
-    def _raise_bug(self) -> None:
-        """Raise what the request ended with, if that is an error of specchat's own."""
-        if self.work is not None:
-            with suppress(CancelledError):
-                self.work.result()
 
-
-async def _read(response: "httpx2.Response") -> bytes:
+def _read(response: "httpx2.Response") -> bytes:
     """Return the body of an answer, cut off where it is far too long."""
     content = b""
-    async for part in response.aiter_bytes():
+    for part in response.iter_bytes():
         content += part
         if len(content) > LARGEST_BODY:
             break

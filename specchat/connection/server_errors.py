@@ -74,17 +74,6 @@ def unreachable(
     return ServerFailed(text)
 
 
-def unusable(error: Exception, address: ServerAddress) -> ServerFailed:
-    """Return the error for a connection that cannot even be tried, because of how it is set up."""
-    proxy = proxy_for(address)
-    if proxy:
-        return ServerFailed(
-            f"the proxy {in_one_line(proxy.shown)} on the way to {address.shown} cannot be used"
-            f" ({reason(error)}): set {proxy.variable} to http://HOST:PORT, or NO_PROXY"
-        )
-    return ServerFailed(f"{address.shown} cannot be tried: {reason(error)}: check SSL_CERT_FILE")
-
-
 def refused(response: "httpx2.Response", body: bytes, address: ServerAddress) -> SpecchatError:
     """Return the error for an answer with a status of 300 or more."""
     where, status = address.shown, response.status_code

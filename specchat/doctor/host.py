@@ -5,7 +5,6 @@ import platform
 import shlex
 import shutil
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import monotonic
@@ -131,31 +130,16 @@ def check_network() -> Finding:
     """Send the hub one short request, unless in offline mode."""
     if is_offline():
         return Finding("network", "ok", "not checked in offline mode; only pulling needs it")
-    from specchat.network.web_client import keep_client, take_client
+    from specchat.network.web_client import CLIENTS, Request
 
     try:
         endpoint()
     except SpecchatError as error:
         return Finding("network", "problem", str(error), ("unset HF_ENDPOINT",))
-    session = take_client()  # before the timeout starts, so that the import does not count
-    findings = [_unreachable(f"no answer within {TIMEOUT_SECONDS:g} s")]
-    is_late = threading.Event()
-
-    def contact() -> None:
-        findings.append(_contact(session))
-        if is_late.is_set():
-            session.close()
-
-    request = threading.Thread(target=contact, daemon=True)
-    request.start()
-    request.join(TIMEOUT_SECONDS)  # in a thread, because name resolution has no timeout
-    finding = findings[-1]  # before what the cut makes of it
-    if request.is_alive():
-        is_late.set()
-        session.cut()
-    else:
-        keep_client(session)
-    return finding
+    try:
+        return Request(CLIENTS, _contact).result(TIMEOUT_SECONDS)
+    except TimeoutError:
+        return _unreachable(f"no answer within {TIMEOUT_SECONDS:g} s")
 
 
 def _fix_own_catalogue() -> tuple[str, ...]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -60,44 +58,21 @@ def answer(
 ) -> Result:
     """Return what `read` returns for the response to a request.
 
-    Raises httpx2.ReadTimeout if that takes longer than `seconds` in all. A timeout of single steps
-    would not notice a server that sends a byte now and then, nor the resolver of names, so the
-    request has a thread of its own, and its connections are cut when the time is over.
+    Raises httpx2.ReadTimeout if that takes longer than `seconds` in all.
     """
     import httpx2
 
-    from specchat.network.web_client import keep_client, take_client
+    from specchat.network.web_client import CLIENTS, Request
 
-    client, future = take_client(), Future[Result]()
+    def work(client: WebClient) -> Result:
+        steps = seconds if timeout is None else timeout
+        with _response(client, address, steps, headers, method, on_notice, follow) as response:
+            return read(response)
 
-    def run() -> None:
-        try:
-            steps = seconds if timeout is None else timeout
-            with _response(client, address, steps, headers, method, on_notice, follow) as response:
-                result = read(response)
-        except BaseException as error:  # noqa: BLE001 -- raised where it is waited for
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-        if is_late.is_set():
-            client.close()
-
-    is_late = threading.Event()
-    threading.Thread(target=run, name="hub request", daemon=True).start()
     try:
-        is_done = bool(wait([future], seconds).done)
-    except BaseException:  # Ctrl+C
-        is_late.set()
-        client.cut()
-        raise
-    if is_done:
-        keep_client(client)
-        return future.result()
-    is_late.set()
-    client.cut()
-    raise httpx2.ReadTimeout(
-        f"no whole answer within {seconds:.3g} s", request=httpx2.Request(method, address)
-    )
+        return Request(CLIENTS, work).result(seconds)
+    except TimeoutError as error:
+        raise httpx2.ReadTimeout(str(error), request=httpx2.Request(method, address)) from None
 
 
 @contextmanager
@@ -112,10 +87,10 @@ def request(
     The user's token goes to the hub alone. If the hub refuses it, the request is made once more
     without: a public file needs none. `timeout` are the seconds without a byte.
     """
-    from specchat.network.web_client import web_client
+    from specchat.network.web_client import CLIENTS
 
     with (
-        web_client() as client,
+        CLIENTS.client() as client,
         _response(client, address, timeout, headers, "GET", on_notice, follow=True) as response,
     ):
         yield response

@@ -436,7 +436,7 @@ def test_a_server_that_is_faster_than_its_reader_waits() -> None:
         next(iter(chunks))
         assert engine._stream is not None
         sleep(0.3)
-        assert engine._stream._num_waiting <= 2 * MOST_WAITING
+        assert engine._stream.num_waiting <= 2 * MOST_WAITING
         assert sum(len(chunk.text) for chunk in chunks) == 99 * 500_000
 
 

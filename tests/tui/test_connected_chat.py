@@ -515,7 +515,7 @@ async def test_a_server_that_says_nothing_is_waited_for_in_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With the seconds; a question can be stopped meanwhile, and the chat closed at once."""
-    monkeypatch.setattr("specchat.connection.http_session.ON_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("specchat.network.web_client.ON_WAIT_SECONDS", 0.01)
     clock = count(1)
     monkeypatch.setattr(
         "specchat.tui.controllers.pair_controller.waited", lambda _: f" · {next(clock)} s"
