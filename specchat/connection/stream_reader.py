@@ -2,12 +2,15 @@
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
-from specchat.decoding.chunk import Chunk, Finish, Kind, Piece, ToolCall
+from specchat.decoding.chunk import Chunk, Finish, Piece, ToolCall
 from specchat.drafter_registry import TARGET
+from specchat.formats.answer_reader import AnswerReader, Part
+from specchat.formats.chat_format import ChatFormat
+from specchat.formats.marks import usual_marks
 
 DONE = "[DONE]"
 FINISHES: dict[str, Finish] = {
@@ -21,7 +24,7 @@ FINISHES: dict[str, Finish] = {
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 ABORTED = frozenset({"abort", "error", "cancelled"})
 """Reasons for which an answer is not complete."""
-OPENING, CLOSING = "<think>", "</think>"
+CLOSING = "</think>"
 MOST_CALLS = 128
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 """A half of a character, which JSON can hold and UTF-8 cannot."""
@@ -36,53 +39,10 @@ class _Call:
     arguments: str = ""
 
 
-class ThinkTags:
-    """Splits off the reasoning where a server leaves its tags in the text.
-
-    Only a text that begins with the opening tag has reasoning. What may be a part of a tag is held
-    back until the next part of the text decides.
-    """
-
-    def __init__(self) -> None:
-        self._held = ""
-        self._state = "start"
-
-    def split(self, text: str) -> tuple[str, str]:
-        """Return the reasoning and the answer in the next part of a text."""
-        self._held += text
-        if self._state == "start":
-            begun = self._held.lstrip()
-            if OPENING.startswith(begun[: len(OPENING)]) and len(begun) < len(OPENING):
-                return "", ""
-            if begun.startswith(OPENING):
-                self._state, self._held = "reasoning", begun.removeprefix(OPENING)
-            else:
-                self._state = "answer"
-        if self._state == "answer":
-            return "", self.rest()
-        if self._state == "behind":
-            return "", self._behind()
-        reasoning, closing, answer = self._held.partition(CLOSING)
-        if closing:
-            self._state, self._held = "behind", answer
-            return reasoning, self._behind()
-        num_held = next(
-            (size for size in range(len(CLOSING) - 1, 0, -1) if reasoning.endswith(CLOSING[:size])),
-            0,
-        )
-        self._held = reasoning[len(reasoning) - num_held :]
-        return reasoning[: len(reasoning) - num_held], ""
-
-    def _behind(self) -> str:
-        """Return the answer after the reasoning, without the empty lines in between."""
-        answer = self.rest().lstrip("\n")
-        self._state = "answer" if answer else "behind"
-        return answer
-
-    def rest(self) -> str:
-        """Return what is held back, and hold nothing any more."""
-        rest, self._held = self._held, ""
-        return rest
+def _tag_reader() -> AnswerReader:
+    """Return a reader that splits off the reasoning where a server leaves its tags in the text."""
+    form = ChatFormat("")
+    return AnswerReader(replace(form, marks=usual_marks(form)), reads_calls=False)
 
 
 class Repetition:
@@ -127,7 +87,7 @@ class StreamReader:
     num_broken_calls: int = 0
     """Calls whose arguments cannot be read."""
     _calls: dict[int, _Call] = field(default_factory=dict)
-    _tags: ThinkTags = field(default_factory=ThinkTags)
+    _tags: AnswerReader = field(default_factory=_tag_reader)
     _repetition: Repetition = field(init=False)
     _recent: str = ""
     """The end of the answer so far, where a tag may have begun."""
@@ -148,7 +108,7 @@ class StreamReader:
             stop = choice.get("stop_reason")
             self.stop_string = stop if isinstance(stop, str) else ""
         if not self.is_chat:
-            return self._chunk("", _text(choice.get("text")))
+            return self._chunk([("answer", _text(choice.get("text")))])
         delta = choice.get("delta", choice.get("message"))
         if not isinstance(delta, Mapping):
             return None
@@ -159,8 +119,7 @@ class StreamReader:
             (text for name in REASONING_FIELDS if (text := _text(delta.get(name)))), ""
         )
         content = self._repetition.rest(_text(delta.get("content")))
-        more, answer = self._tags.split(content)
-        return self._chunk(reasoning + more, answer)
+        return self._chunk([("reasoning", reasoning), *self._tags.read(content)])
 
     def end(self) -> Chunk | None:
         """Return what was held back, and the tool calls; None if there is nothing."""
@@ -170,12 +129,16 @@ class StreamReader:
             if call.name and _is_json(call.arguments or "{}")
         )
         self.num_broken_calls = len(self._calls) - len(calls)
-        chunk = self._chunk("", self._repetition.end() + self._tags.rest()) or Chunk("")
-        return chunk._replace(tool_calls=calls) if calls or chunk.text else None
+        rest = [*self._tags.read(self._repetition.end()), *self._tags.finish()]
+        chunk = self._chunk(rest) or Chunk("")
+        return chunk._replace(tool_calls=calls) if calls or chunk.pieces else None
 
-    def _chunk(self, reasoning: str, answer: str) -> Chunk | None:
-        kinds: tuple[tuple[str, Kind], ...] = ((reasoning, "reasoning"), (answer, "answer"))
-        pieces = tuple(Piece(text, TARGET.name, kind) for text, kind in kinds if text)
+    def _chunk(self, parts: Sequence[Part]) -> Chunk | None:
+        reasoning, answer = (
+            "".join(text for kind, text in parts if kind == wanted)
+            for wanted in ("reasoning", "answer")
+        )
+        pieces = tuple(Piece(text, TARGET.name, kind) for kind, text in parts if text)
         recent = self._recent + answer
         self.has_closing_tag |= CLOSING in recent
         self._recent = recent[-len(CLOSING) :]

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.connection.stream_reader import Repetition, StreamReader, ThinkTags
+from specchat.connection.stream_reader import Repetition, StreamReader
 from specchat.decoding.chunk import Chunk
 from tables import table
 
@@ -22,15 +22,15 @@ def read_all(*deltas: dict[str, Any], **changes: Any) -> list[Chunk]:
 
 def split(parts: list[str]) -> tuple[str, str]:
     """Return the reasoning and the answer in the parts of a text."""
-    tags = ThinkTags()
-    found = [tags.split(part) for part in parts]
-    rest = tags.rest()
-    return "".join(each[0] for each in found), "".join(each[1] for each in found) + rest
+    chunks = read_all(*({"content": part} for part in parts))
+    return "".join(each.reasoning for each in chunks), "".join(each.text for each in chunks)
 
 
 TAGGED = {
     "<think>hm</think>\n\nyes": ("hm", "yes"),
-    "\n<think>\nhm\n</think>yes": ("\nhm\n", "yes"),
+    "\n<think>\nhm\n</think>yes": ("hm", "yes"),
+    "<think>hm</thi": ("hm</thi", ""),
+    "[THINK]hm[/THINK]yes": ("hm", "yes"),
     "<think></think>yes": ("", "yes"),
     "yes <think>no</think>": ("", "yes <think>no</think>"),
     "<thing>": ("", "<thing>"),
