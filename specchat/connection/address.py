@@ -7,7 +7,6 @@ from urllib.parse import SplitResult, urlsplit
 
 from specchat.errors import InvalidOption
 from specchat.network.loopback import is_loopback
-from specchat.network.proxies import Proxy, find_proxy
 from specchat.options.declarations import ServerOptions
 
 UNIX = "unix:"
@@ -61,11 +60,6 @@ class ServerAddress:
 def is_key(text: str) -> bool:
     """Return True for a text that can be sent as a key, or an empty one."""
     return len(text) <= LONGEST_KEY and text.isascii() and text.isprintable() and " " not in text
-
-
-def proxy_for(address: ServerAddress) -> Proxy | None:
-    """Return the proxy that the environment names for a server; none leads to this machine."""
-    return None if address.is_here else find_proxy(address.base)
 
 
 def parse_address(text: str) -> ServerAddress:

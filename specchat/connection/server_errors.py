@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from specchat.connection.address import ServerAddress, proxy_for
+from specchat.connection.address import ServerAddress
 from specchat.errors import ContextFull, InvalidOption, ServerFailed, SpecchatError
 from specchat.network.network_errors import (
     WEB_PAGE,
@@ -15,6 +15,7 @@ from specchat.network.network_errors import (
     failure_of,
     reason,
 )
+from specchat.network.proxies import find_proxy
 from specchat.safe_text import in_one_line
 
 if TYPE_CHECKING:  # slow to import
@@ -53,7 +54,7 @@ def unreachable(
     """
     import httpx2
 
-    where, why, proxy = address.shown, reason(error), proxy_for(address)
+    where, why, proxy = address.shown, reason(error), find_proxy(address.base)
     if isinstance(error, httpx2.SSEError):
         return ServerFailed(f"{where} sent an event that is too large: see the server's log")
     match failure_of(error):
