@@ -32,10 +32,6 @@ def _never(_: Header) -> bool:
     return False
 
 
-def _always(_: Header) -> bool:
-    return True
-
-
 def _itself(header: Header) -> Header:
     return header
 
@@ -66,8 +62,8 @@ class DraftKind:
 
     architectures: frozenset[str] = frozenset()
     """The architectures of files that hold a draft of this kind and nothing else."""
-    has_marker: Callable[[Header], bool] = _always
-    """Tells files of this kind from others with the same architecture."""
+    marker: str = ""
+    """A tensor that only files of this kind have, where others have the same architecture."""
     is_alone: Callable[[Header], bool] = _never
     """Whether a file of another architecture holds only such a draft."""
     is_inside: Callable[[Header], bool] = _never
@@ -152,7 +148,7 @@ def register(new: DraftKind) -> None:
     taken = {
         architecture
         for kind in KINDS.values()
-        if kind.has_marker is new.has_marker
+        if kind.marker == new.marker
         for architecture in kind.architectures
     }
     if new.name in KINDS or taken & new.architectures:
@@ -221,8 +217,8 @@ def own_head(target: Header) -> Header | None:
 
 def _kind_of_architecture(header: Header) -> DraftKind | None:
     named = [kind for kind in KINDS.values() if header.architecture in kind.architectures]
-    named.sort(key=lambda kind: kind.has_marker is _always)
-    return next((kind for kind in named if kind.has_marker(header)), None)
+    named.sort(key=lambda kind: not kind.marker)
+    return next((kind for kind in named if not kind.marker or kind.marker in header.tensors), None)
 
 
 def _kind_inside(header: Header) -> DraftKind | None:
@@ -320,14 +316,14 @@ for _each in (
         name="DFlash 2",
         description="a DFlash 2 draft, a prediction head for another model",
         runs="specchat.llama.lattice_head:LatticeHead",
-        has_marker=lattice_draft.has_marker,
+        marker=lattice_draft.MARKER,
         why_unusable=lattice_draft.why_unusable,
     ),
     _block_kind(
         name="DSpark",
         description="a DSpark draft, a prediction head for another model",
         runs="specchat.llama.spark_head:SparkHead",
-        has_marker=spark_draft.has_marker,
+        marker=spark_draft.MARKER,
         catalogue_kind="dspark",
         words="d-?spark",
         why_unusable=spark_draft.why_unusable,

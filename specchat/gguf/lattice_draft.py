@@ -4,7 +4,7 @@ Such a draft has a lattice: for each place of a block a few candidates, and the 
 each candidate of the place before.
 """
 
-from specchat.gguf import block_draft
+from specchat.gguf import block_draft, reduced_vocabulary
 from specchat.gguf.header import Header
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.gguf.vocabulary_facts import num_tokens
@@ -14,11 +14,6 @@ MARKER = "selector_hidden.weight"
 SIZES = ("block_size", "conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
 LARGEST_ID = 2**24
 """llama.cpp gives tokens as floating-point numbers, which are exact up to here."""
-
-
-def has_marker(header: Header) -> bool:
-    """Return True if a file is of this kind."""
-    return header.architecture == block_draft.ARCHITECTURE and MARKER in header.tensors
 
 
 def num_candidates(header: Header) -> int:
@@ -37,7 +32,7 @@ def why_unusable(header: Header) -> str | None:
         return (
             f"{name} has a width of {width}, which its {count} candidates or its groups do not fit"
         )
-    drafted = header.tensors.get("d2t")
+    drafted = header.tensors.get(reduced_vocabulary.MAP)
     num_drafted = drafted.num_values if drafted else num_tokens(header)
     if count > num_drafted or num_tokens(header) > LARGEST_ID:
         return f"{name} has a vocabulary that its {count} candidates do not fit"

@@ -8,11 +8,6 @@ MARKER = "markov_w1.weight"
 FROM_ANCHOR = "dflash.sample_from_anchor"
 
 
-def has_marker(header: Header) -> bool:
-    """Return True if a file is of this kind."""
-    return header.architecture == block_draft.ARCHITECTURE and MARKER in header.tensors
-
-
 def drafts_at_anchor(header: Header) -> bool:
     """Return whether a block's first row, that of the text's last token, drafts a token."""
     return header.metadata.get(FROM_ANCHOR, True) is True

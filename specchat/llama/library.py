@@ -10,7 +10,7 @@ from specchat.llama import native_libraries
 from specchat.system.logs import open_log
 
 api = native_libraries.api
-DEBUG, WARNING, ERROR, CONTINUED = 1, 3, 4, 5
+WARNING, ERROR, CONTINUED = 3, 4, 5
 
 
 class _Log:

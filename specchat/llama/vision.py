@@ -29,7 +29,7 @@ from specchat.llama.library import AbortFlag, last_errors
 from specchat.llama.model import Model
 
 TEXT_CHUNK, IMAGE_CHUNK = 0, 1
-ADDED, TRIAL_SIDE = 1, 64
+ADDED = 1
 TOKEN_BYTES = 64
 
 

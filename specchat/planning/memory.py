@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from specchat.gguf.draft_kinds import DraftKind, kind_of
 from specchat.gguf.header import Header
+from specchat.gguf.reduced_vocabulary import MAP
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import Part
 from specchat.planning.context_shape import ContextShape
@@ -24,7 +25,7 @@ from specchat.planning.token_time import Reads
 HOST = 0
 """The index of the host among the devices; GPUs are counted from 1."""
 FLOAT = 4
-OUTPUT = ("output", "fc.", "enc.", "d2t")
+OUTPUT = ("output", "fc.", "enc.", MAP)
 """Name prefixes of the tensors that are on the output's device."""
 Place: TypeAlias = tuple[int | None, Part | None, str]
 """A layer, a part of it, and a matrix of that part."""
@@ -241,7 +242,7 @@ class Sizes:
     @property
     def _num_mapped(self) -> int:
         """The number of logits of a reduced vocabulary, from which the full rows are filled."""
-        mapped = self.header.tensors.get("d2t")
+        mapped = self.header.tensors.get(MAP)
         return mapped.num_values if mapped else 0
 
     def _alive(self, layer: Layer, shape: ContextShape, is_kept: bool) -> int:

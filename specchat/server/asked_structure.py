@@ -72,13 +72,10 @@ def _of_schema(given: Any, field: str, check: Check = "strict") -> Structure:
     return Structure("json_schema", json.dumps(given), check)
 
 
-def _of_text(kind: Any) -> Maker:
-    def make(given: Any, field: str) -> Structure:
-        if not isinstance(given, str):
-            raise ApiError(BAD_REQUEST, f"{field} must be text", field)
-        return Structure(kind, given, is_shown=False)
-
-    return make
+def _of_expression(given: Any, field: str) -> Structure:
+    if not isinstance(given, str):
+        raise ApiError(BAD_REQUEST, f"{field} must be text", field)
+    return Structure("regex", given, is_shown=False)
 
 
 def _of_grammar(given: Any, field: str) -> Structure:
@@ -103,7 +100,7 @@ def _of_vllm(given: Any, field: str) -> Structure | None:
     """Return the structure of vLLM's `structured_outputs`."""
     makers: Mapping[str, Maker] = {
         "json": _hidden_schema,
-        "regex": _of_text("regex"),
+        "regex": _of_expression,
         "choice": _of_choices,
         "grammar": _of_grammar,
         "json_object": lambda value, name: _hidden_schema(ANY_OBJECT, name) if value else None,
