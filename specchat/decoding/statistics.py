@@ -36,8 +36,8 @@ class Statistics:
     the "model" has not read these turns since it was loaded.
 
     The prompt has `image_tokens` of images, which are among `prompt_tokens`, and encoding them took
-    `image_s` of `prompt_s`, also for a draft model that reads them: nothing for those that were
-    cached.
+    `image_s` of `prompt_s`, nothing for those that were cached. A draft model that reads them only
+    once it drafts takes its part of that in `draft_s`.
 
     `draft_prompt_s` is the part of `prompt_s` that a prediction head took. The first step, whose
     pass reads the last token of the prompt, took `first_step_s` and emitted `first_step_tokens`;
