@@ -173,20 +173,20 @@ class StepTimes:
         self.num_tokens += num_emitted
         self._block.append((length, took))
         if len(self._block) == BLOCK:
-            self._keep_block()
+            block, self._block = self._block, []
+            self._keep(block, 1)
 
     def leave_out(self) -> None:
         """Leave a step out: the next plain one follows another."""
         self._is_settled = False
 
-    def _keep_block(self) -> None:
-        """Keep the present block if its steps can be compared, and begin the next one."""
-        block, self._block = self._block, []
+    def _keep(self, block: Sequence[tuple[int, float]], count: int) -> None:
+        """Keep a block, which stands for so many, if its steps can be compared."""
         if not _is_mixed(block):
             return
-        if self._num_blocks % self._stride == 0:
+        if -self._num_blocks % self._stride < count:  # one of them is due
             self._blocks.append(tuple(block))
-        self._num_blocks += 1
+        self._num_blocks += count
         if len(self._blocks) > MOST_BLOCKS:
             self._blocks = self._blocks[::2]
             self._stride *= 2
@@ -195,14 +195,19 @@ class StepTimes:
         """Return the times of these steps and of later ones of the same answer."""
         bins = Counter(self._bins)
         bins.update(later._bins)  # noqa: SLF001  # of the same class
-        whole = StepTimes(
-            self.seconds + later.seconds,
-            self.num_tokens + later.num_tokens,
-            dict(bins),
-            [*self._blocks, self._block, *later._blocks],  # noqa: SLF001
-            list(later._block),  # noqa: SLF001
+        whole = replace(
+            later,
+            seconds=self.seconds + later.seconds,
+            num_tokens=self.num_tokens + later.num_tokens,
+            _bins=dict(bins),
+            _blocks=list(self._blocks),
+            _block=list(later._block),  # noqa: SLF001
+            _num_blocks=self._num_blocks,
+            _stride=self._stride,
         )
-        whole._blocks = [block for block in whole._blocks if _is_mixed(block)]
+        whole._keep(self._block, 1)  # noqa: SLF001
+        for block in list(later._blocks):  # noqa: SLF001
+            whole._keep(block, later._stride)  # noqa: SLF001
         return whole
 
     def gain(self) -> Gain:
