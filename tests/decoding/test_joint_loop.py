@@ -198,6 +198,39 @@ def test_a_long_prompt_is_read_between_the_passes_of_the_others() -> None:
     assert brief_passes(pairs[1]) == [True] * 19
 
 
+@pytest.mark.parametrize("options", [{}, {"longest_pass": 3}])
+@pytest.mark.parametrize("may_differ", [True, False])
+def test_no_answer_waits_longer_than_the_others(
+    options: dict[str, Any], *, may_differ: bool
+) -> None:
+    """Between two steps of one that writes, others take one each, and a part of a prompt is read.
+
+    That is so with long and short prompts, of answers that begin and end at any time.
+    """
+    random, num_waits = np.random.default_rng(4), 0
+    for _ in range(30):
+        numbers = random.permutation(8)[: random.integers(2, 8)].tolist()
+        pairs = [pair_of(number) for number in numbers]
+        asked = [
+            request(number, GREEDY, tokens=[1] * int(random.integers(2, 90)), **options)
+            for number in numbers
+        ]
+        answers = list(map(answer_of, pairs, asked))
+        since: dict[int, list[int | None]] = {}  # what came since the last step of each
+        for number, outcome in decode_together(answers, Passes(may_differ=may_differ)):
+            event = None if outcome is None else number
+            for other, events in since.items():
+                if other != number or outcome is None:
+                    assert event not in events
+                    events.append(event)
+                    num_waits += event is None
+            if isinstance(outcome, Chunk):
+                since[number] = []
+                if outcome.finish:
+                    del since[number]
+    assert num_waits > 500
+
+
 def test_prompts_are_read_in_whole_passes_while_nothing_is_written() -> None:
     """Answers that only read hold up none that write."""
     pairs = [pair_of(2), pair_of(5)]
