@@ -78,7 +78,11 @@ class RunningAnswer:
             num_common -= num_common % size
         if not kind.removes_any_tail:
             num_common = max((stop for stop in stops if stop <= num_common), default=0)
-        is_worth_it = pays_to_copy(context, num_common - context.reachable(own), num_common)
+        # what is copied is all that the other one has by then: up to the end of its pass
+        stop = next((stop for stop in stops if stop >= num_common), num_common)
+        num_copied = min(stop, num_common + context.native.chunk - 1)
+        num_copied = max(num_copied, other.place.context.reachable(others))
+        is_worth_it = pays_to_copy(context, num_common - context.reachable(own), num_copied)
         return num_common if is_worth_it else 0
 
     def updates(self, chunks: Iterator[Chunk], pacing: PairPacing) -> Generator[Update]:
