@@ -164,9 +164,9 @@ class ConstantPacer(FixedPacer):
         super().__init__()
         self._length = length
 
-    def begin_step(self, depth: int, limit: int, num_forced: int = 0) -> None:
+    def begin_step(self, depth: int, limit: int, num_forced: int = 0, num_sharing: int = 1) -> None:
         """Begin a step."""
-        super().begin_step(depth, min(limit, self._length), num_forced)
+        super().begin_step(depth, min(limit, self._length), num_forced, num_sharing)
 
 
 def best_constant(make: Callable[[int], SimulatedMachine], lengths: Iterable[int]) -> float:

@@ -35,9 +35,9 @@ class FixedPacer:
         del depth
         return True
 
-    def begin_step(self, depth: int, limit: int, num_forced: int = 0) -> None:
+    def begin_step(self, depth: int, limit: int, num_forced: int = 0, num_sharing: int = 1) -> None:
         """Begin a step that drafts up to `limit` tokens."""
-        del depth, num_forced
+        del depth, num_forced, num_sharing
         self.room = limit
 
     def wants_pass(self, origin: str, num_tokens: int) -> bool:

@@ -212,7 +212,7 @@ class Answer:
         if request.longest_pass and (num_unread > 1 or self.num_sharing > 1):
             longest = request.longest_pass // self.num_sharing - passes.num_waiting
             limit = min(limit, max(0, longest - num_unread))
-        self._pacer.begin_step(passes.depth, limit, num_extra)
+        self._pacer.begin_step(passes.depth, limit, num_extra, self.num_sharing)
         tree = self._drafts.make(limit, room - 1)
         drafting = perf_counter() - began
 

@@ -192,10 +192,11 @@ class Pacer(Protocol):
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
 
-    def begin_step(self, depth: int, limit: int, num_forced: int = 0) -> None:
+    def begin_step(self, depth: int, limit: int, num_forced: int = 0, num_sharing: int = 1) -> None:
         """Begin a step after `depth` tokens that may draft up to `limit` tokens.
 
-        Its pass reads `num_forced` tokens more than its draft and the last token.
+        Its pass reads `num_forced` tokens more than its draft and the last token, and as many
+        answers as `num_sharing` wait for it.
         """
 
     def wants_pass(self, origin: str, num_tokens: int) -> bool:

@@ -72,11 +72,11 @@ class AnswerStarts:
         free: Sequence[TextPlace],
         known: Known,
         taken: Sequence[TextPlace],
-        num_sharing: int,
+        company: Sequence[int],
     ) -> RunningAnswer:
         """Return the answer to a request in one of the free places: that with most of its prompt.
 
-        `num_sharing` answers share their passes, some of them in the places `taken`. Raises
+        It shares its passes with a `company` of answers, some of them in the places `taken`. Raises
         InvalidOption and ContextFull.
         """
         prompt = self._prompts.prepare(request)
@@ -104,8 +104,7 @@ class AnswerStarts:
         with kernels_for(longest_pass):
             self._pacing.follow_kernels()
         is_replay = request.replay is not None
-        begun = {"is_replay": is_replay, "is_begun": bool(request.begun)}
-        pacer = self._pacing.pacer(name, request, place.number, num_sharing, **begun)
+        pacer = self._pacing.pacer(name, request, place.number, company, is_replay=is_replay)
         decoded = self._request(prompt, request, limits, longest_pass)
         label = drafter_registry.origin(drafter_registry.pass_origin(known.materials.kind)).label
         _describe(statistics, name, request, decoded, facts, label)

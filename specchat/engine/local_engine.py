@@ -19,7 +19,7 @@ from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.engine.exact_drafts import ExactDrafts
 from specchat.engine.loaded_pair import LoadedPair
 from specchat.engine.loader import load_pair
-from specchat.engine.pair_pacing import PairPacing
+from specchat.engine.pair_pacing import ALONE, PairPacing
 from specchat.engine.parked_memories import ParkedMemories
 from specchat.engine.prompt_scores import scored
 from specchat.engine.running_answer import RunningAnswer
@@ -109,6 +109,7 @@ class LocalEngine(Engine):
     def begin_together(self, requests: Sequence[AnswerRequest]) -> Generator[tuple[int, Update]]:
         """Prepare answers whose passes are made together; stops apply to all of them."""
         self._require_idle()
+        company = sorted(request.part_of for request in requests)
         free, answers = list(self._places), dict[int, RunningAnswer]()
         failed: dict[int, SpecchatError] = {}
         begun_first = sorted(range(len(requests)), key=lambda number: not requests[number].begun)
@@ -116,7 +117,7 @@ class LocalEngine(Engine):
             request = requests[number]
             try:
                 taken = [answer.place for answer in answers.values()]
-                answers[number] = self._started(request, free, taken, len(requests))
+                answers[number] = self._started(request, free, taken, company)
             except SpecchatError as error:
                 failed[number] = error
             else:
@@ -128,10 +129,10 @@ class LocalEngine(Engine):
         request: AnswerRequest,
         free: Sequence[TextPlace],
         taken: Sequence[TextPlace],
-        num_sharing: int = 1,
+        company: Sequence[int] = ALONE,
     ) -> RunningAnswer:
         known = Known(self.facts, self._materials, may_draft=not self._exact_drafts.is_awaited)
-        return self._starts.started(request, free, known, taken, num_sharing)
+        return self._starts.started(request, free, known, taken, company)
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int

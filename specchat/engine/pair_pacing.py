@@ -32,9 +32,11 @@ from specchat.planning.measured_times import note_pass
 from specchat.planning.plan_words import layers_on_cpu
 from specchat.requests.progress import ProgressReport
 
-Pacers: TypeAlias = dict[tuple[str, bool, int, int], LearningPacer]
+Pacers: TypeAlias = dict[tuple[str, bool, int, bool], LearningPacer]
 """The pacers of answers by the origin of their draft passes, whether they are greedy, the place of
-their text, and how many share their passes."""
+their text, and whether they share their passes."""
+ALONE = (0,)
+"""The company of an answer by itself, whose number is not known."""
 TARGET = "target"
 KERNELS = "without tinyBLAS"
 """The part of a subject that answers may change."""
@@ -95,30 +97,28 @@ class PairPacing:
         name: str,
         options: GenerateOptions,
         place: int = 0,
-        num_sharing: int = 1,
+        company: Sequence[int] = ALONE,
         *,
         is_replay: bool = False,
-        is_begun: bool = False,
     ) -> LearningPacer | None:
         """Return the pacer that learns from answer to answer; None for a fixed draft length.
 
-        What is accepted in a replay is no news of the drafter, and whether others draft is known in
-        an answer that has begun.
+        `company` are the numbers of the answers that share its passes, itself among them. What is
+        accepted in a replay is no news of the drafter.
         """
         if options.draft_length != "auto":
             return None
         is_greedy = options.is_greedy
         needs = drafter_registry.DRAFTERS[name].needs
         origin = drafter_registry.pass_origin(needs) if needs else ""
-        kind = origin, is_greedy, place, num_sharing
+        kind = origin, is_greedy, place, len(company) > 1
         if kind not in self.pacers:
-            knowledge = self.knowledge
-            if num_sharing > 1:
-                knowledge = knowledge.shared_by(num_sharing)
+            knowledge = self.knowledge.shared() if len(company) > 1 else self.knowledge
             pacer = LearningPacer(knowledge, is_greedy=is_greedy, pass_origin=origin)
             self.pacers[kind] = pacer
         pacer = self.pacers[kind]
-        pacer.is_replay, pacer.is_begun = is_replay, is_begun
+        pacer.is_replay = is_replay
+        pacer.join(company)
         return pacer
 
     def seconds(self, num_tokens: int) -> float:

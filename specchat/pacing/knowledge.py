@@ -2,7 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 
 from specchat.options.declarations import LONGEST_DRAFT
@@ -97,21 +97,17 @@ class Knowledge:
             [[round(ratio, 3) for ratio in ratios] for ratios in self._changes],
         )
 
-    def shared_by(self, count: int) -> "Knowledge":
-        """Return what is known for an answer whose passes as many answers share.
+    def shared(self) -> "Knowledge":
+        """Return what is known for an answer that shares its passes with others.
 
-        A pass over n tokens of each reads `count` times n in all; shorter parts are padded to that.
-        An answer's share of it stands beside its own draft passes, with what a draft adds charged
-        to those that draft. What is accepted is learned for all; what passes take now, is not.
+        Its share of a pass stands beside its own draft passes, with what a draft adds charged to
+        those that draft. What is accepted is learned for all; what passes take now, is not.
         """
         shared = Knowledge()
-        shared.longest = self.longest
+        shared.longest, shared.target, shared.split = self.longest, self.target, self.split
         shared.drafts_blocks, shared.reads_accepted = self.drafts_blocks, self.reads_accepted
-        shared.target = self.target.for_several(count)
-        if self.split:
-            shared.split = replace(self.split, on_gpus=self.split.on_gpus.for_several(count))
         shared.verifying = SharedSeconds(
-            shared.target.seconds, lambda: shared.target.is_known, count, self.verifying
+            self.target.seconds, lambda: self.target.is_known, self.verifying
         )
         shared.credits, shared._costs = self.credits, self._costs  # the same class
         shared._drafts, shared._calibrations = self._drafts, self._calibrations

@@ -45,8 +45,6 @@ class LearningPacer:
     needs_confidence = True
     is_replay = False
     """Whether the text is known, so that what is accepted teaches nothing."""
-    is_begun = False
-    """Whether the answer goes on with what it has learned of those that share its passes."""
 
     def __init__(self, knowledge: Knowledge, *, is_greedy: bool, pass_origin: str = "") -> None:
         """Decide by what is known of a pair, at temperature 0 or above it.
@@ -58,6 +56,7 @@ class LearningPacer:
         self._branches = BranchPacing(self._calibration)
         self._num_plain, self._last_count, self._since_draft = 0, 1, 0
         self._most = 0  # tokens that any step of this answer might draft
+        self._company: Sequence[int] = ()
         self._choices: dict[str, WayChoice] = {}
         self._use(pass_origin)
         self._clear(0, 0, 0)
@@ -68,21 +67,32 @@ class LearningPacer:
 
     # --- asked by the loop
 
+    def join(self, company: Sequence[int]) -> None:
+        """Begin to share passes with the answers of these numbers, its own among them.
+
+        What was learned of them holds while they are the same. A number that is not known is 0.
+        """
+        self._knowledge.verifying.share_among(len(company))
+        if company != self._company or not all(company):
+            self._knowledge.verifying.begin_answer()
+        self._company = company
+
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
         self._num_plain = self._most = 0
-        if not self.is_begun:
-            self._knowledge.verifying.begin_answer()
         self._choice.may_look_back = not self.is_replay
         self._choice.begin_answer(depth)
         return self._choice.way.length > 0
 
-    def begin_step(self, depth: int, limit: int, num_forced: int = 0) -> None:
+    def begin_step(self, depth: int, limit: int, num_forced: int = 0, num_sharing: int = 1) -> None:
         """Begin a step after `depth` tokens that may draft up to `limit` tokens.
 
-        Its pass reads `num_forced` tokens more.
+        Its pass reads `num_forced` tokens more, and as many answers as `num_sharing` wait for it.
         """
         self._clear(depth, limit, num_forced)
+        if num_sharing != self._knowledge.verifying.num_sharing:  # others have come, or have ended
+            self._knowledge.verifying.share_among(num_sharing)
+            self._choice.begin_answer(depth)
         self._most = max(self._most, limit)
         self._choice.begin_step(depth, limit)
 
@@ -311,11 +321,13 @@ class LearningPacer:
         split, verifying = knowledge.split, knowledge.verifying
         if split is None or not self._origin or not verifying.is_known:
             return 0.0
-        on_gpus = split.on_gpus.row(0)
+
+        def on_gpus(num_tokens: int) -> float:
+            return split.on_gpus.seconds(verifying.rows(num_tokens), 0)
 
         def seconds(num_tokens: int, depth: int) -> float:
             own, single = (verifying.seconds(count, depth) for count in (num_tokens, 1))
-            return min(own, single * on_gpus[num_tokens] / on_gpus[1])
+            return min(own, single * on_gpus(num_tokens) / on_gpus(1))
 
         longest = min(self._most, knowledge.longest)
         length, longer = self._choice.lengths(self._depth, longest, seconds)

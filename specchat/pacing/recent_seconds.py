@@ -41,6 +41,9 @@ Place: TypeAlias = tuple[int, int]
 class RecentSeconds:
     """The seconds that passes, or whole drafts, took lately, by their size and the depth."""
 
+    num_sharing = 1
+    """How many answers share the passes now."""
+
     def __init__(self, nominal: Seconds, is_measured: Callable[[], bool]) -> None:
         """Begin with the nominal seconds, which are only a shape unless they are measured."""
         self._nominal, self._is_measured = nominal, is_measured
@@ -75,7 +78,8 @@ class RecentSeconds:
 
     def _learn(self, size: int, depth: int, seconds: float) -> None:
         ratio, place = seconds / self._nominal(size, depth), (bucket_of(depth), size)
-        if size <= 1 or not self._levels or self._is_measured():
+        is_single = size <= self.num_sharing
+        if is_single or not self._levels or self._is_measured():
             self._levels.append(ratio / self._bias(place))
             self._speed = median(self._levels)
         ratios = self._ratios.setdefault(place, deque(maxlen=NUM_RECENT))
@@ -86,6 +90,13 @@ class RecentSeconds:
     def seconds(self, size: int, depth: int) -> float:
         """Return the time that one of this size takes now, as decisions are to count it."""
         return self.expected(size, depth)
+
+    def rows(self, size: int) -> int:
+        """Return the tokens of a pass of this size."""
+        return size
+
+    def share_among(self, count: int) -> None:
+        """Note how many answers share the passes from now on."""
 
     def begin_answer(self) -> None:
         """Begin another answer."""
@@ -118,7 +129,7 @@ class RecentSeconds:
         nearest = min(
             ((abs(tried - size), abs(other - bucket), bias)
              for (other, tried), bias in self._biases.items()
-             if (tried > 1) == (size > 1)),
+             if (tried > self.num_sharing) == (size > self.num_sharing)),
             default=(0, 0, 1.0),
         )  # fmt: skip
         return nearest[-1]
@@ -127,31 +138,51 @@ class RecentSeconds:
 class SharedSeconds(RecentSeconds):
     """An answer's share of the seconds of passes that several answers share.
 
-    All of them wait for what a draft adds to the pass, whether they draft or not. So those that do
-    are charged with what it adds for all, each with as much of it as there are others that draft.
-    That is never more than a pass over the draft by itself, which is made where padding the others
-    would take longer.
+    A pass over n tokens of each reads as many times n as answers share it: shorter parts are padded
+    to that. All of them wait for what a draft adds to the pass, whether they draft or not. So those
+    that do are charged with what it adds for all, each with as much of it as there are others that
+    draft. That is never more than a pass over the draft by itself, which is made where padding the
+    others would take longer.
     """
 
     def __init__(
-        self, nominal: Seconds, is_measured: Callable[[], bool], count: int, alone: RecentSeconds
+        self, nominal: Seconds, is_measured: Callable[[], bool], alone: RecentSeconds
     ) -> None:
-        """Begin with an answer's share of a pass for as many answers.
+        """Begin with an answer that shares with none, so far.
 
         `alone` has what passes took that an answer had for itself.
         """
-        self._count = self._num_drafting = float(count)
+        self._num_drafting = 1.0  # answers, where one does
         self._alone = alone
         super().__init__(nominal, is_measured)
 
+    def rows(self, size: int) -> int:
+        """Return the tokens of a pass of this size, those of all answers."""
+        return size if self.num_sharing == 1 else max(size, 1) * self.num_sharing
+
+    def share_among(self, count: int) -> None:
+        """Note how many answers share the passes from now on; as many of them draft as before."""
+        if count != self.num_sharing:
+            self._catch_up()
+            self._num_drafting = max(1.0, self._num_drafting * count / self.num_sharing)
+            self.num_sharing = count
+
     def begin_answer(self) -> None:
         """Expect that all will draft: they may, once each has seen that it pays."""
-        self._num_drafting = self._count
+        self._num_drafting = float(self.num_sharing)
 
     def note_drafting(self, count: int) -> None:
         """Note how many of the answers that shared a pass drafted, 0 if none did."""
         if count:
             self._num_drafting += (count - self._num_drafting) / NUM_SHARED
+
+    def observe(self, size: int, depth: int, seconds: float) -> None:
+        """Update with an answer's share of the time that a pass took."""
+        super().observe(self.rows(size), depth, seconds * self.num_sharing)
+
+    def expected(self, size: int, depth: int) -> float:
+        """Return an answer's share of the time that a pass takes now."""
+        return super().expected(self.rows(size), depth) / self.num_sharing
 
     def seconds(self, size: int, depth: int) -> float:
         """Return what one of this size is charged with."""
@@ -159,7 +190,7 @@ class SharedSeconds(RecentSeconds):
         if size <= 1:
             return expected
         plain = self.expected(1, depth)
-        added = (expected - plain) * self._count / self._num_drafting
+        added = (expected - plain) * self.num_sharing / self._num_drafting
         if self._is_measured():
             # a share that takes longer than a pass alone did shows a machine that has become slower
             slower = max(1.0, plain / self._alone.expected(1, depth))

@@ -117,19 +117,6 @@ class PassCosts:
         self._tables.setdefault(0, {})[PLAIN] = seconds
         self._rows.clear()
 
-    def for_several(self, count: int) -> "PassCosts":
-        """Return an answer's share of the costs of passes over `count` times as many tokens."""
-        several = PassCosts(self._longest, self._stair)
-        several._stair = {  # of the same class
-            length: self.seconds(count * length, 0) / count
-            for length in range(1, self._longest + 1)
-        }
-        for bucket in self._tables:
-            depth, lengths = depth_in(bucket), range(1, self._longest // count + 1)
-            table = {length: self.seconds(count * length, depth) / count for length in lengths}
-            several._tables[bucket] = {PLAIN: table[1], **table}
-        return several
-
     def as_record(self) -> list[tuple[int, int, float]]:
         """Return what is known: rows of (depth bucket, tokens, seconds)."""
         return [

@@ -27,7 +27,8 @@ class GenerateRequest(GenerateOptions):
     that is decoded again, `max_tokens` or not. `prediction` is a text, or its tokens, that the
     answer is expected to resemble: what they have in common is drafted. The answer is what
     `structure` allows, if one is given. The text may have marks of `images`. With `is_exact` no
-    draft is longer than those that are verified with the bits of plain decoding.
+    draft is longer than those that are verified with the bits of plain decoding. Requests for parts
+    of one answer are `part_of` the same number, which is not 0.
     """
 
     prompt: str | Sequence[int]
@@ -38,6 +39,7 @@ class GenerateRequest(GenerateOptions):
     prediction: str | Sequence[int] = field(default="", kw_only=True)
     structure: Structure | None = field(default=None, kw_only=True)
     is_exact: bool = field(default=False, kw_only=True)
+    part_of: int = field(default=0, kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
     @property
@@ -58,10 +60,10 @@ class ChatRequest(GenerateOptions):
     of a tool, with arguments that follow its schema. The chat template gets `variables` besides its
     own, as llama-server's `chat_template_kwargs`. `begun` are steps of an earlier answer with this
     target: the answer begins with their tokens, which are yielded first. `replay`, `prediction`,
-    `structure` and `is_exact` are as in GenerateRequest. With `make_room`, the messages with the
-    indices `pinned` stay, and the rest of their turns. With `is_aside` the conversation will
-    continue without the last message and the answer: the request is refused with InvalidOption if
-    the model would have to read the conversation again for that.
+    `structure`, `is_exact` and `part_of` are as in GenerateRequest. With `make_room`, the messages
+    with the indices `pinned` stay, and the rest of their turns. With `is_aside` the conversation
+    will continue without the last message and the answer: the request is refused with InvalidOption
+    if the model would have to read the conversation again for that.
     """
 
     messages: Sequence[ChatMessage]
@@ -79,6 +81,7 @@ class ChatRequest(GenerateOptions):
     prediction: str | Sequence[int] = field(default="", kw_only=True)
     structure: Structure | None = field(default=None, kw_only=True)
     is_exact: bool = field(default=False, kw_only=True)
+    part_of: int = field(default=0, kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
     @property

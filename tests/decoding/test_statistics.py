@@ -44,11 +44,11 @@ class CheckingPacer(FixedPacer):
 
     num_steps = 0
 
-    def begin_step(self, depth: int, limit: int, num_forced: int = 0) -> None:
+    def begin_step(self, depth: int, limit: int, num_forced: int = 0, num_sharing: int = 1) -> None:
         """Begin a step."""
         self.num_steps += 1
         is_plain = self.num_steps % 16 in range(8, 12)
-        super().begin_step(depth, 0 if is_plain else limit, num_forced)
+        super().begin_step(depth, 0 if is_plain else limit, num_forced, num_sharing)
 
 
 @table(("pacer", "kind"), [(CheckingPacer, "faster"), (FixedPacer, "measuring")])

@@ -434,13 +434,16 @@ def test_what_passes_would_take_apart_is_what_they_take_now(tiny: WriteModel) ->
         assert pacing.seconds_apart(1, 10) == 0.0
 
 
+FLAT = {length: 0.01 + 0.001 * length for length in (1, 4, 16, 64)}
+"""What passes take where a draft costs little: less than a pass by itself, also if one pays all."""
+
+
 def test_each_answer_learns_by_itself_how_many_draft(tiny: WriteModel) -> None:
     """A pass counts once, and others that begin or go on change nothing of it."""
     with load(tiny) as engine:
-        own, other = [
-            engine.pacing.pacer("model", GenerateOptions(temperature=0.0), place, 4)
-            for place in (0, 1)
-        ]
+        engine.pacing.knowledge.target.begin_with(FLAT)
+        greedy, company = GenerateOptions(temperature=0.0), [4, 5, 6, 7]
+        own, other = [engine.pacing.pacer("model", greedy, place, company) for place in (0, 1)]
         assert own
         assert other
         assert own is not other
@@ -448,27 +451,48 @@ def test_each_answer_learns_by_itself_how_many_draft(tiny: WriteModel) -> None:
         def charged() -> float:
             return own._knowledge.verifying.seconds(4, 10)
 
-        own.expects_drafting(10)
         hopeful = charged()
         for _ in range(4):
             for pacer in (own, other):
-                pacer.begin_step(10, 0)
+                pacer.begin_step(10, 0, 0, 4)
                 pacer.end_step([5], 0.0, 1, 1)
         few = charged()
         assert few > hopeful
         apart = engine.pacing.knowledge.verifying
-        expected = SharedSeconds(own._knowledge.target.seconds, lambda: True, 4, apart)
+        expected = SharedSeconds(own._knowledge.target.seconds, lambda: True, apart)
+        expected.share_among(4)
         for _ in range(4):
             expected.note_drafting(1)
         assert few == pytest.approx(expected.seconds(4, 10))
 
-        other.expects_drafting(10)
-        engine.pacing.pacer("model", GenerateOptions(temperature=0.0), 0, 4, is_begun=True)
+        engine.pacing.pacer("model", greedy, 1, [8, 9])
+        engine.pacing.pacer("model", greedy, 0, company)  # they go on
         own.expects_drafting(10)
         assert charged() == few
-        engine.pacing.pacer("model", GenerateOptions(temperature=0.0), 0, 4)
-        own.expects_drafting(10)
-        assert charged() == hopeful
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [([1, 2, 3, 4], [1, 2, 3, 5]), ([1, 2, 3, 4], [5, 6]), ([0, 0, 0, 0], [0, 0, 0, 0])],
+)
+def test_others_are_expected_to_draft_until_they_are_known(
+    tiny: WriteModel, earlier: list[int], later: list[int]
+) -> None:
+    """What was learned of a company is nothing to another one, though it may be in its place."""
+    with load(tiny) as engine:
+        engine.pacing.knowledge.target.begin_with(FLAT)
+        options = "model", GenerateOptions(temperature=0.0), 0
+        unknown = engine.pacing.pacer(*options, later)
+        assert unknown
+        expected = unknown._knowledge.verifying.seconds(4, 10)
+        met = engine.pacing.pacer(*options, earlier)
+        assert met is unknown
+        for _ in range(100):
+            met.begin_step(10, 0, 0, len(earlier))
+            met.end_step([5], 0.0, 1, 1)
+        assert met._knowledge.verifying.seconds(4, 10) > 1.5 * expected
+        engine.pacing.pacer(*options, later)
+        assert met._knowledge.verifying.seconds(4, 10) == pytest.approx(expected)
 
 
 def test_forgetting_leaves_no_text_behind(tiny: WriteModel) -> None:

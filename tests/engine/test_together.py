@@ -357,7 +357,7 @@ def test_an_answer_waits_for_what_can_be_copied(
         for number, expected in ((0, of_whole), (1, of_beginning)):
             engine.forget()
             free, pair = list(engine._places), (asked[number], asked[2])
-            first, second = (engine._started(each, [free.pop(0)], (), 2) for each in pair)
+            first, second = (engine._started(each, [free.pop(0)], (), (0, 0)) for each in pair)
             assert second.would_share(first, first.decoding().places_to_stop) == expected
             updates = list(engine.begin_together(pair))
             cached = [each.statistics.cached_tokens for place, each in updates if place == 1]
@@ -376,5 +376,23 @@ def test_a_long_text_is_not_copied_for_a_short_beginning(shallow: WriteModel) ->
             long = replace(asked[0], prompt=[*short, *(COMMON * 6)[:num_more]])
             alone(engine, long)
             updates = list(engine.begin_together([long, asked[1]]))
+            cached = [each.statistics.cached_tokens for place, each in updates if place == 1]
+            assert cached[-1] == expected
+
+
+def test_nothing_is_awaited_that_would_not_be_copied(shallow: WriteModel) -> None:
+    """What is copied is all that the other answer has read by then: up to the end of its pass."""
+    short, other = ([*COMMON[:100], *PROMPTS[number]] for number in (0, 1))
+    options: dict[str, Any] = {"seed": None, "temperature": 0.0, "max_tokens": 2}
+    texts = [[*short, *COMMON * 9], other]
+    asked = [replace(request(0, **options), prompt=text) for text in texts]
+    with LocalEngine(loading(shallow, "llama", ctx=4096, batch=2048)) as engine:
+        for is_on_gpu, expected in ((True, 0), (False, 100)):
+            engine.context.native.is_on_gpu = is_on_gpu
+            engine.forget()
+            free = list(engine._places)
+            first, second = (engine._started(each, [free.pop(0)], (), (0, 0)) for each in asked)
+            assert second.would_share(first, []) == expected
+            updates = list(engine.begin_together(asked))
             cached = [each.statistics.cached_tokens for place, each in updates if place == 1]
             assert cached[-1] == expected

@@ -407,22 +407,24 @@ def test_a_draft_must_pay_for_all_that_wait_for_its_pass(
     num_drafting: int, pays: bool, on: Callable[..., LearningPacer]
 ) -> None:
     """Where all draft, each pays its share; one that drafts alone pays for the others, too."""
-    knowledge = measured(SimulatedMachine(LINE, 0.05, always(0.5)), Knowledge()).shared_by(4)
+    knowledge = measured(SimulatedMachine(LINE, 0.05, always(0.5)), Knowledge()).shared()
     pacer, passage = (
         on(SimulatedMachine(LINE, 0.05, always(0.5)), knowledge),
         Distribution.certain(5),
     )
+    pacer.join([1, 2, 3, 4])
     pacer.expects_drafting(10)
     taken = list[int]()
     for _ in range(60):
-        pacer.begin_step(10, 16)
+        pacer.begin_step(10, 16, 0, 4)
         taken.append(pacer.take("suffix", [Hint(0.98, passage)] * 3))
         length = max(taken) + 1
         pacer.end_step([5], LINE[4 * length] / 4, num_drafting, length)
     assert taken[0] > 0
     assert (taken[-1] > 0) == pays
+    pacer.join([1, 2, 3, 5])
     pacer.expects_drafting(10)
-    pacer.begin_step(10, 16)
+    pacer.begin_step(10, 16, 0, 4)
     assert pacer.take("suffix", [Hint(0.98, passage)] * 3) > 0  # the others may draft by now
 
 
@@ -432,25 +434,52 @@ def test_a_draft_costs_no_more_than_a_pass_by_itself(
 ) -> None:
     """As after long prompts, where four texts take four times as long as one: each has its own."""
     machine = SimulatedMachine(LINE, 0.05, always(0.5))
-    pacer = on(machine, measured(machine, Knowledge()).shared_by(4))
+    pacer = on(machine, measured(machine, Knowledge()).shared())
+    pacer.join([1, 2, 3, 4])
     pacer.expects_drafting(10)
     for _ in range(60):
-        pacer.begin_step(10, 16)
+        pacer.begin_step(10, 16, 0, 4)
         pacer.end_step([5], share, 1, 1)  # another drafts, who is not in this pass
-    pacer.begin_step(10, 16)
+    pacer.begin_step(10, 16, 0, 4)
     assert (pacer.take("suffix", [Hint(0.98, Distribution.certain(5))] * 3) > 0) == pays
 
 
 def test_a_pass_that_others_lengthen_is_not_a_plain_one(on: Callable[..., LearningPacer]) -> None:
     """Else plain decoding would seem as slow as their drafts, and drafting cost nothing more."""
     machine = SimulatedMachine(LINE, 0.05, always(0.5))
-    knowledge = measured(machine, Knowledge()).shared_by(4)
+    knowledge = measured(machine, Knowledge()).shared()
     pacer = on(machine, knowledge)
+    pacer.join([1, 2, 3, 4])
     plain = knowledge.verifying.expected(1, 10)
     for _ in range(40):
-        pacer.begin_step(10, 16)
+        pacer.begin_step(10, 16, 0, 4)
         pacer.end_step([5], LINE[16] / 4, 1, 4)
     assert knowledge.verifying.expected(1, 10) == pytest.approx(plain, rel=0.05)
+
+
+def test_an_answer_that_is_left_alone_drafts_as_one_by_itself(
+    on: Callable[..., LearningPacer],
+) -> None:
+    """Of four it alone drafted, so its drafts had to pay for all; nobody waits for them now."""
+    steep = [0.0, *(1 + 0.6 * more for more in range(4 * LONGEST_KNOWN))]
+    machine = SimulatedMachine(steep, 0.05, always(0.8))
+    knowledge = measured(machine, Knowledge())
+    by_itself, shared = on(machine, knowledge), knowledge.shared()
+    left, hints = on(machine, shared), [Hint(0.98, Distribution.certain(5))] * 3
+    left.join([1, 2, 3, 4])
+    left.expects_drafting(10)
+    taken = list[int]()
+    for _ in range(60):
+        left.begin_step(10, 16, 0, 4)
+        taken.append(left.take("suffix", hints))
+        left.end_step([5], steep[4 * (taken[-1] + 1)] / 4, 1, taken[-1] + 1)
+    assert taken[-1] == 0
+    by_itself.begin_step(10, 16)
+    left.begin_step(10, 16, 0, 1)
+    assert left.take("suffix", hints) == by_itself.take("suffix", hints) > 0
+    for length in (1, 2, 4):
+        alone = knowledge.verifying.seconds(length, 10)
+        assert shared.verifying.seconds(length, 10) == pytest.approx(alone, rel=0.1)
 
 
 def test_passages_are_taken_as_far_as_they_pay(on: Callable[..., LearningPacer]) -> None:
