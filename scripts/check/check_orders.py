@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.support.counts import positive
+from scripts.support.eager_engine import EagerEngine
 from scripts.support.lone_answers import LoneAnswers
 from scripts.support.machine_line import machine_line
 from scripts.support.random_orders import FINE, NEAR_TIE, in_random_order, requests
@@ -73,7 +74,7 @@ def main() -> int:
 def checked(loading: Loading, count: int, options: argparse.Namespace) -> Counter[str]:
     """Ask one engine in all orders, print a line, and return how the answers ended."""
     began, chance, found = time.monotonic(), random.Random(options.seed), Counter[str]()
-    engine, alone = SharedEngine(lambda _: LocalEngine(loading)), LocalEngine(loading)
+    engine, alone = SharedEngine(lambda _: EagerEngine(loading)), LocalEngine(loading)
     num_orders, asked = 0, requests(count)
     try:
         facts = engine.wait_until_loaded()

@@ -26,6 +26,8 @@ SECONDS = 300.0
 MOST_APART_S = 0.05
 """The longest time between two requests, and until one is given up."""
 SHARE_GIVEN_UP = 0.15
+SHARE_SERVED = 0.8
+"""The share of requests of other programs; those of this one's user go first."""
 SHARE_FOLLOWED = 0.4
 """The share of answers that are followed by two questions."""
 COMMON = [3 + 11 * place % 240 for place in range(120)]
@@ -112,7 +114,9 @@ class RandomOrder:
 
     def _ask(self, request: GenerateRequest, *, is_followed: bool = False) -> None:
         changed = threading.Event()
-        ticket = Ticket(request, f"client {self._num_asked}", changed.set)
+        is_served = self._chance.random() < SHARE_SERVED
+        client = f"client {self._num_asked}"
+        ticket = Ticket(request, client, changed.set, is_served=is_served)
         asked = Asked(ticket, request, is_followed)
         self._num_asked += 1
 

@@ -318,7 +318,7 @@ class Service:
             served.state, served.finish, served.error = "over", "failed", str(error)
             self._observe(served)
             raise
-        ticket = Ticket(request, client, on_change)
+        ticket = Ticket(request, client, on_change, is_served=True)
         self._submit(ticket)
         served.place = ticket.place
         self._observe(served)

@@ -84,11 +84,22 @@ class Turn:
         return _numbered(self._engine.begin(requests[0]))
 
     def _request(self, part: "_Part") -> AnswerRequest:
-        """Return a request, to be continued from the steps that there are."""
+        """Return a request, to be continued from the steps that there are.
+
+        Where others wait for its drafts, too, what pays decides how long they are.
+        """
         asked = part.ticket.request(self._engine.facts)
         left = asked.max_tokens and asked.max_tokens - part.num_emitted
         begun, on_progress = part.begun or asked.begun, partial(self._on_progress, part)
-        return replace(asked, begun=begun, max_tokens=left, on_progress=on_progress)
+        length = asked.draft_length and "auto" if len(self._parts) > 1 else asked.draft_length
+        return replace(
+            asked,
+            begun=begun,
+            max_tokens=left,
+            draft_length=length,
+            part_of=part.ticket.number,
+            on_progress=on_progress,
+        )
 
     def _lengthen(self) -> None:
         """Lengthen the turn at its first news if it took long to go on with an answer.

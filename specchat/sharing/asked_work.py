@@ -13,7 +13,7 @@ from specchat.requests.answer_request import ChatRequest
 from specchat.requests.prompt_size import PromptSize
 from specchat.sharing.owned_engine import OwnedEngine
 from specchat.sharing.owner_tasks import OwnerCall, SizeQuestion
-from specchat.sharing.ticket_line import TicketLine, most_in_turn
+from specchat.sharing.ticket_line import TicketLine
 from specchat.sharing.tickets import Ticket
 
 Result = TypeVar("Result")
@@ -175,7 +175,7 @@ class AskedWork:
             self._line.drop_cancelled()
             if self._calls:
                 return self._calls.popleft(), (), None
-            self._line.let_in(most_in_turn(self.facts))
+            self._line.let_in(self.facts)
             if self._line.active:
                 return None, self._line.group(self.facts.at_once), None
             sizing, self._sizing = self._sizing, None
@@ -194,10 +194,13 @@ class AskedWork:
             return self.facts.takes_turns and bool(has_others or self._calls)
 
     def _may_join(self) -> bool:
-        """Return True if a request waits that could be decoded together with those in turn."""
+        """Return True if a request waits that could be decoded together with those in turn.
+
+        The user of this program waits for no end of a turn.
+        """
         with self._lock:
             is_room = len(self._current) < self.facts.at_once
-            return is_room and self._line.could_join(self._current)
+            return (is_room and self._line.could_join(self._current)) or self._line.is_urgent
 
     def _begin_turn(self, tickets: Sequence[Ticket]) -> list[Ticket]:
         """Begin a turn of those that are not given up; return them."""

@@ -24,8 +24,9 @@ def most_in_turn(facts: EngineFacts) -> int:
 class TicketLine:
     """The tickets of a shared engine, which guards them with its lock.
 
-    Clients are let in one after the other, however many requests each has waiting. An `aside` is
-    answered while there is nothing else.
+    Clients are let in one after the other, however many requests each has waiting. The user of this
+    program goes before those of others: in the line, into a turn, and beyond the number of answers
+    that take turns. An `aside` is answered while there is nothing else.
     """
 
     def __init__(self, most_waiting: int) -> None:
@@ -34,7 +35,7 @@ class TicketLine:
         self.active: deque[Ticket] = deque()
         """Those that have begun; the first one has the next turn."""
         self.aside: Ticket | None = None
-        self._most_in_turn = MOST_IN_TURN
+        self._most_in_turn = self._most_of_own = MOST_IN_TURN
         self.num_refused = 0
         """The requests refused because too many were waiting."""
         self._most_waiting = most_waiting
@@ -53,7 +54,19 @@ class TicketLine:
     @property
     def may_let_in(self) -> bool:
         """Whether a waiting ticket could take turns now."""
-        return bool(self.waiting) and len(self.active) < self._most_in_turn
+        return self._lets_in(len(self.active))
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the user of this program waits, and could take turns now."""
+        return self.may_let_in and not self._in_order()[0].is_served
+
+    def _lets_in(self, num_active: int) -> bool:
+        """Whether the next ticket that waits may take turns beside so many."""
+        if not self.waiting:
+            return False
+        is_served = self._in_order()[0].is_served
+        return num_active < (self._most_in_turn if is_served else self._most_of_own)
 
     def has_others(self, than: Collection[Ticket]) -> bool:
         """Whether another ticket than these could have a turn now."""
@@ -70,6 +83,7 @@ class TicketLine:
         if not first.may_be_interrupted:
             return [first]
         joining = [each for each in others if each.may_be_interrupted]
+        joining.sort(key=lambda each: each.is_served)
         return [first, *joining[: max(0, most - 1)]]
 
     def add(self, ticket: Ticket) -> None:
@@ -78,7 +92,7 @@ class TicketLine:
         Raises QueueFull.
         """
         num_free = self._most_in_turn - len(self.active)
-        if len(self.waiting) - num_free >= self._most_waiting:
+        if ticket.is_served and len(self.waiting) - num_free >= self._most_waiting:
             self.num_refused += 1
             raise QueueFull(f"{self._most_waiting} requests are waiting: try again later")
         self.waiting.append(ticket)
@@ -100,14 +114,16 @@ class TicketLine:
             ticket.end("cancelled")
         self.tell_places()
 
-    def let_in(self, most_in_turn: int) -> None:
-        """Let waiting requests take turns, so many in all, before those that have had one.
+    def let_in(self, facts: EngineFacts) -> None:
+        """Let waiting requests take turns, before those that have had one.
 
+        Where texts can be set aside, the user of this program need not wait for an end.
         Short ones that come again and again could keep such a one from going on for ever, so one
         that was passed over for too long goes first.
         """
-        self._most_in_turn, new = most_in_turn, list[Ticket]()
-        while self.waiting and len(self.active) + len(new) < most_in_turn:
+        self._most_in_turn, new = most_in_turn(facts), list[Ticket]()
+        self._most_of_own = self._most_in_turn + facts.takes_turns
+        while self._lets_in(len(self.active) + len(new)):
             new.append(ticket := self._in_order()[0])
             self.waiting.remove(ticket)
             self._served.pop(ticket.client, None)
@@ -116,8 +132,9 @@ class TicketLine:
                 del self._served[next(iter(self._served))]
             ticket.idle_since = monotonic()
         first = [each for each in self.active if not each.num_turns]
+        first = sorted([*first, *new], key=lambda each: each.is_served)
         later = [each for each in self.active if each.num_turns]
-        self.active = deque([*first, *new, *later])
+        self.active = deque([*first, *later])
         oldest = min(self.active, key=lambda each: each.idle_since, default=None)
         if oldest and monotonic() - oldest.idle_since > MOST_SECONDS_PASSED_OVER:
             self.active.remove(oldest)
@@ -138,8 +155,9 @@ class TicketLine:
     def _in_order(self) -> list[Ticket]:
         """Return the waiting requests, one of each client in turn, the least recent one first."""
         counts: dict[str, int] = {}
-        order: list[tuple[int, int, int, Ticket]] = []
+        order: list[tuple[bool, int, int, int, Ticket]] = []
         for ticket in self.waiting:
             turn = counts[ticket.client] = counts.get(ticket.client, 0) + 1
-            order.append((turn, self._served.get(ticket.client, 0), ticket.number, ticket))
-        return [ticket for *_, ticket in sorted(order, key=lambda each: each[:3])]
+            last = self._served.get(ticket.client, 0)
+            order.append((ticket.is_served, turn, last, ticket.number, ticket))
+        return [ticket for *_, ticket in sorted(order, key=lambda each: each[:4])]

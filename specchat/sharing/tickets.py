@@ -32,13 +32,16 @@ class Ticket:
         *,
         is_timed: bool = False,
         measures_first: bool = False,
+        is_served: bool = False,
     ) -> None:
         """Make the ticket of a request, to submit; `on_change` is called on any thread.
 
         With `is_timed` the answer is compared with another: no other answer interrupts it. With
-        `measures_first` the pair is measured before it.
+        `measures_first` the pair is measured before it. One that `is_served` is for another
+        program: what this one's own user asks goes first.
         """
         self.number, self.client, self.measures_first = 0, client, measures_first
+        self.is_served = is_served
         self._asked = asked
         self.place = 0
         self.share_read = 0.0

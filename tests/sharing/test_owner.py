@@ -133,9 +133,9 @@ class Clocked(Held):
         yield Update((Chunk("", finish="cancelled"),), statistics, finish="cancelled")
 
 
-def asked(engine: SharedEngine, client: str = "a") -> Ticket:
+def asked(engine: SharedEngine, client: str = "a", *, is_served: bool = True) -> Ticket:
     """Submit a question."""
-    ticket = Ticket(QUESTION, client, lambda: None)
+    ticket = Ticket(QUESTION, client, lambda: None, is_served=is_served)
     engine.submit(ticket)
     return ticket
 
@@ -363,6 +363,70 @@ def test_how_many_take_turns_follows_the_engine() -> None:
     held.facts = replace(FACTS, at_once=1, takes_turns=True)
     tickets[0].cancel()
     until(lambda: engine.num_running == 2)
+    engine.close()
+
+
+class Recording(Held):
+    """Decodes up to two answers together, and notes what it was asked for."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        super().__init__()
+        self.facts = replace(FACTS, takes_turns=True, at_once=2)
+        self.asked: list[Sequence[AnswerRequest]] = []
+
+    def begin(self, request: AnswerRequest) -> Generator[Update]:
+        """Note it."""
+        self.asked.append([request])
+        return super().begin(request)
+
+    def begin_together(self, requests: Sequence[AnswerRequest]) -> Generator[tuple[int, Update]]:
+        """Note them, and end all."""
+        self.asked.append(requests)
+        for number in range(len(requests)):
+            yield number, Update((Chunk("a", finish="stop"),), finish="stop")
+
+
+def test_what_pays_decides_where_others_wait_for_drafts() -> None:
+    """An answer by itself drafts as much as it was asked to; all parts of it have its number."""
+    held = Recording()
+    engine = SharedEngine(lambda _: held)
+    engine.wait_until_loaded()
+    given = [
+        Ticket(replace(QUESTION, draft_length=length), str(length), lambda: None)
+        for length in (9, 0)
+    ]
+    engine.submit(given[0])
+    assert held.has_begun.wait(60)
+    engine.submit(given[1])
+    held.steps.release()
+    until(lambda: all(each.is_over for each in given))
+    assert [[each.draft_length for each in requests] for requests in held.asked] == [
+        [9],
+        [0, "auto"],
+    ]
+    numbers = [[each.part_of for each in requests] for requests in held.asked]
+    assert numbers == [[given[0].number], [given[1].number, given[0].number]]
+    assert all(each.number for each in given)
+    engine.close()
+
+
+def test_the_user_of_this_program_waits_for_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of a turn nor of an answer, though other programs have all turns, and wait."""
+    monkeypatch.setattr("specchat.sharing.answer_turn.SLICE_SECONDS", 600.0)
+    held = Held()
+    held.facts, held.num_steps = replace(FACTS, takes_turns=True), 100
+    engine = SharedEngine(lambda _: held)
+    engine.wait_until_loaded()
+    others = [asked(engine, str(number)) for number in range(7)]
+    assert held.has_begun.wait(60)
+    until(lambda: engine.num_running == 4)
+    own = asked(engine, "the chat", is_served=False)
+    held.steps.release()
+    until(lambda: own.num_turns)
+    assert engine.num_running == 5
+    assert [each.num_turns for each in others] == [1, 0, 0, 0, 0, 0, 0]
+    assert not any(each.is_over for each in others)
     engine.close()
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from conftest import WriteModel
 from engine.test_lossless import EXACT
+from scripts.support.eager_engine import EagerEngine
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.engine.api import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
@@ -36,7 +37,7 @@ class Waiter:
         """Submit a request."""
         self._changed = threading.Event()
         request = GenerateRequest(prompt=prompt, **SEEDED | options)
-        self.ticket = Ticket(request, client, self._changed.set)
+        self.ticket = Ticket(request, client, self._changed.set, is_served=True)
         engine.submit(self.ticket)
         self.tokens: list[int] = []
         self.update = self.ticket.take()
@@ -54,7 +55,7 @@ class Waiter:
 @contextmanager
 def shared(loading: Loading, **options: Any) -> Iterator[SharedEngine]:
     """Share an engine in this process."""
-    engine = SharedEngine(lambda _: LocalEngine(loading), **options)
+    engine = SharedEngine(lambda _: EagerEngine(loading), **options)
     try:
         engine.wait_until_loaded()
         yield engine

@@ -1,0 +1,106 @@
+"""The line of a shared engine: who is let in, and who shares a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from scripted_chat import FACTS
+from specchat.requests.answer_request import GenerateRequest
+from specchat.sharing.ticket_line import TicketLine
+from specchat.sharing.tickets import QueueFull, Ticket
+
+TWO_AT_ONCE = replace(FACTS, takes_turns=True, at_once=2)
+
+
+def tickets(count: int, *, is_served: bool = True) -> list[Ticket]:
+    """Return the tickets of as many clients."""
+    asked = GenerateRequest(prompt=[5])
+    return [
+        Ticket(asked, f"{number}{is_served}", lambda: None, is_served=is_served)
+        for number in range(count)
+    ]
+
+
+def line_of(waiting: Sequence[Ticket], most_waiting: int = 32) -> TicketLine:
+    """Return a line in which these wait, as many as may."""
+    line = TicketLine(most_waiting)
+    with suppress(QueueFull):
+        for number, ticket in enumerate(waiting):
+            ticket.number = number + 1
+            line.add(ticket)
+    return line
+
+
+def take_turn(line: TicketLine) -> list[Ticket]:
+    """Let those in that may, and return those of the next turn, which is then over."""
+    line.let_in(TWO_AT_ONCE)
+    group = line.group(TWO_AT_ONCE.at_once)
+    for ticket in group:
+        ticket.begin_turn()
+        line.rotate(ticket)
+    return group
+
+
+def test_the_user_of_this_program_is_in_each_turn() -> None:
+    """In the first after it asks, beside four that take turns, who share what is left."""
+    others, [own] = tickets(6), tickets(1, is_served=False)
+    line = line_of(others)
+    assert take_turn(line) == others[:2]
+    line.add(own)
+    assert line.is_urgent
+    assert own.place == 4
+    assert [each.place for each in others[4:]] == [5, 6]
+    turns = [take_turn(line) for _ in range(5)]
+    assert turns[0][0] is own
+    assert all(own in turn for turn in turns)
+    shared = [each for turn in turns for each in turn if each is not own]
+    assert {others.index(each) for each in shared} == {0, 1, 2, 3}
+    assert not line.is_urgent
+    assert line.waiting == others[4:]
+
+
+def test_alone_in_a_turn_the_user_of_this_program_takes_turns_too() -> None:
+    """Else another program would wait for the end of a long answer."""
+    others, [own] = tickets(2), tickets(1, is_served=False)
+    line, facts = line_of([*others, own]), replace(FACTS, takes_turns=True)
+    given = list[Ticket]()
+    for _ in range(6):
+        line.let_in(facts)
+        [ticket] = line.group(facts.at_once)
+        ticket.begin_turn()
+        line.rotate(ticket)
+        given.append(ticket)
+    assert given == [own, *others] * 2
+
+
+def test_nobody_goes_before_an_answer_whose_text_cannot_be_set_aside() -> None:
+    """The user of this program is next, but that answer ends first."""
+    others, [own] = tickets(3), tickets(1, is_served=False)
+    line, facts = line_of(others), replace(FACTS, takes_turns=False)
+    line.let_in(facts)
+    line.add(own)
+    assert not line.is_urgent
+    line.let_in(facts)
+    assert [*line.active] == others[:1]
+    line.remove(others[0])
+    line.let_in(facts)
+    assert [*line.active] == [own]
+
+
+@pytest.mark.parametrize("num_free", [1, 4, 8])
+def test_only_what_really_waits_counts_in_the_queue(num_free: int) -> None:
+    """Beside the free turns two may wait; the user of this program is never refused."""
+    served, [own] = tickets(12), tickets(1, is_served=False)
+    line = TicketLine(2)
+    line.let_in(replace(FACTS, takes_turns=num_free == 4, at_once=num_free))
+    for ticket in served[: num_free + 2]:
+        line.add(ticket)
+    with pytest.raises(QueueFull):
+        line.add(served[-1])
+    assert line.num_refused == 1
+    line.add(own)
+    assert line.waiting[-1] is own
