@@ -8,11 +8,7 @@ from math import exp
 
 import numpy as np
 
-from specchat.decoding.distribution import Distribution
-from specchat.decoding.fixed_pacer import FixedPacer
-from specchat.decoding.ports import Pacer
-from specchat.decoding.proposal import DraftToken
-from specchat.derivation.simulated_pair import (
+from scripts.support.simulated_machine import (
     ORIGIN,
     RIGHT,
     WRONG,
@@ -22,6 +18,10 @@ from specchat.derivation.simulated_pair import (
     verify_greedily,
     verify_sampled,
 )
+from specchat.decoding.distribution import Distribution
+from specchat.decoding.fixed_pacer import FixedPacer
+from specchat.decoding.ports import Pacer
+from specchat.decoding.proposal import DraftToken
 from specchat.pacing.knowledge import LONGEST_KNOWN
 from specchat.passes.pass_costs import ON_GPU, REPACKED, UNQUANTISED
 

@@ -1,4 +1,4 @@
-"""A simulated pair: pass times and accepted tokens, without a clock or a model.
+"""A simulated machine with a pair: pass times and accepted tokens, without a clock or a model.
 
 Real pacing decodes with it, so its rates are those that pacing reaches at such costs and chances.
 """
