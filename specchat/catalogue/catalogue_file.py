@@ -4,6 +4,7 @@ A models.toml in the user's config folder adds pairs and heads, and replaces or 
 same name. Reading the files needs neither NumPy nor huggingface_hub.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -67,7 +68,7 @@ def read_catalogue() -> Catalogue:
     Raises CatalogueError for mistakes in specchat's own models.toml.
     """
     own, shipped = own_catalogue_path(), _shipped()
-    if not own.exists():
+    if not os.path.exists(own):
         return shipped
     try:
         return _read(own, own.parent, shipped)

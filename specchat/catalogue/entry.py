@@ -1,5 +1,6 @@
 """An entry of models.toml: a pair, installed or not."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,7 +101,11 @@ class Entry:
     def paths(self) -> list[Path | None]:
         """The path of each file, None if it is not installed."""
         return [
-            find_present(file) if isinstance(file, Reference) else file if file.is_file() else None
+            find_present(file)
+            if isinstance(file, Reference)
+            else file
+            if os.path.isfile(file)
+            else None
             for file in self.files
         ]
 

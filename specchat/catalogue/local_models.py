@@ -110,7 +110,7 @@ def model_at(
     names = split_names(path.name)
     name = name or path.name
     file = name.rpartition("/")[2]
-    if names[0] != path.name or not may_be_model(file) or not path.is_file():
+    if names[0] != path.name or not may_be_model(file) or not os.path.isfile(path):
         return None
     if not with_heads and is_name_of_head(file) and not _holds_model(path):
         return None
@@ -243,7 +243,7 @@ def _in_ollama(folder: Path) -> Iterator[tuple[str, Path]]:
     seen: set[str] = set()
     for path in _manifests(folder):
         name = _ollama_name(path)
-        if name and name not in seen and path.is_file() and (blob := _layer(folder, path)):
+        if name and name not in seen and os.path.isfile(path) and (blob := _layer(folder, path)):
             seen.add(name)
             yield name, blob
 
@@ -252,7 +252,7 @@ def projectors_of_blob(blob: Path) -> Iterator[Path]:
     """Yield the projectors that Ollama's manifests name beside a model, given by its blob."""
     folder = blob.parent.parent
     for path in _manifests(folder):
-        if path.is_file() and _layer(folder, path) == blob:
+        if os.path.isfile(path) and _layer(folder, path) == blob:
             projector = _layer(folder, path, PROJECTOR_LAYER)
             yield from [projector] if projector else []
 
@@ -296,7 +296,7 @@ def _blob(folder: Path, digest: str | None) -> Path | None:
     if digest is None or not DIGEST.fullmatch(digest):
         return None
     path = folder / "blobs" / digest.replace(":", "-", 1)
-    return path if path.is_file() else None
+    return path if os.path.isfile(path) else None
 
 
 def _is_gguf(path: Path) -> bool:

@@ -1,5 +1,6 @@
 """The installed pairs of the catalogue, ready to load, and the pairs that the user saved."""
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -114,7 +115,7 @@ def find_usable(name: str) -> Entry:
     """
     entry = find_entry(name)
     for file in entry.files:
-        if isinstance(file, Path) and not file.is_file():
+        if isinstance(file, Path) and not os.path.isfile(file):
             or_forget = f", or remove the pair with `specchat rm {entry.name}`"
             raise ModelNotFound(
                 f"pair {entry.name} needs {file}, which is missing: put it back, or change its path"
@@ -134,7 +135,7 @@ def require_savable(name: str, target: Path, draft: Path | None) -> None:
     if name in load_entries() and not has_pair(own_catalogue_path(), name):
         raise InvalidOption(f"the catalogue has a pair named {name}: choose another name")
     for file in (target, draft):
-        if file is not None and not file.is_file():
+        if file is not None and not os.path.isfile(file):
             raise ModelNotFound(f"{file}: no such file, so the pair is not saved")
 
 

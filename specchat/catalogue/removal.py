@@ -114,7 +114,7 @@ def _used_paths(name: str, deleted: Collection[Path]) -> Iterator[tuple[Path, st
     """
     yield from _named_paths(name)
     for target, draft in tuned_drafts():
-        if target.is_file() and target.resolve() not in deleted:
+        if os.path.isfile(target) and target.resolve() not in deleted:
             yield draft, f"{target.name}, for which tuning chose it,"
 
 

@@ -1,5 +1,6 @@
 """The fastest settings for each target, as `specchat tune` measured them on this machine."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def find_tuned(target: Path) -> Tuned | None:
     tuned = read_json(tuned_path(), dict[str, Tuned], {}).get(_key(target))
     if tuned is None or tuned.drafter not in drafter_registry.choices():
         return None
-    return tuned if tuned.draft is None or Path(tuned.draft).is_file() else None
+    return tuned if tuned.draft is None or os.path.isfile(tuned.draft) else None
 
 
 def tuned_drafts() -> list[tuple[Path, Path]]:
@@ -46,5 +47,5 @@ def keep_tuned(target: Path, tuned: Tuned) -> None:
 
 def _key(target: Path) -> str:
     """Return a key made from the target's path and size."""
-    size = target.stat().st_size if target.is_file() else 0
+    size = target.stat().st_size if os.path.isfile(target) else 0
     return f"{target.absolute()} {size}"

@@ -15,6 +15,7 @@ from specchat.chat.conversation import Conversation, Message, Tree, fenced, with
 from specchat.errors import InvalidOption, StoreFailed
 from specchat.images.image import Image, type_of
 from specchat.safe_text import in_one_line, safe_json
+from specchat.system.current_folder import current_folder
 from specchat.system.private_files import open_private
 from specchat.wording import answer_line, size_text
 
@@ -99,7 +100,7 @@ def output_path(name: str | Path, endings: Collection[str]) -> Path:
     Raises InvalidOption unless a file can be there, and for another ending than these.
     """
     try:
-        path = Path.cwd() / Path(name).expanduser()
+        path = current_folder() / Path(name).expanduser()
         has_folder, is_folder = path.parent.is_dir(), path.is_dir()
     except RuntimeError as error:  # no such user
         raise InvalidOption(f"{name}: {error}") from None

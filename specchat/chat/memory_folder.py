@@ -4,6 +4,7 @@ They hold the conversations' tokens. So when messages are deleted all of them ar
 engine read before that is not written any more.
 """
 
+import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +24,7 @@ def memory_folder() -> Path:
 def delete_memories() -> None:
     """Delete all memories on disk."""
     folder = memory_folder()
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return
     for path in [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*{HALF}")]:
         with suppress(OSError):

@@ -99,5 +99,5 @@ def _require_known_actions(settings: Settings) -> None:
 
 def left_out() -> str:
     """Return a notice about invalid pairs in the user's models.toml, empty if there are none."""
-    complaint = read_catalogue().complaint if own_catalogue_path().exists() else ""
+    complaint = read_catalogue().complaint if os.path.exists(own_catalogue_path()) else ""
     return complaint and f"Some pairs are not listed: {complaint}"

@@ -1,6 +1,7 @@
 """The pairs that the chat's models screen lists, with the memory that each needs here."""
 
 import argparse
+import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -35,6 +36,7 @@ from specchat.cli.pair_choices import (
 from specchat.cli.server_argument import named_server
 from specchat.drafter_registry import AUTO, may_use
 from specchat.gguf.model_files import read_whole_model
+from specchat.gguf.split_files import size_with_parts
 from specchat.hub.cache import find_present
 from specchat.hub.names import HubName, is_hub_name, parse_name
 from specchat.hub.offline import is_offline
@@ -178,12 +180,12 @@ def _reopened(
     """Yield the files that were opened before, and pairs with another draft model."""
     for recent_pair in recent:
         target = Path(recent_pair.target)
-        if recent_pair.name in listed or not target.is_file():
+        if recent_pair.name in listed or not os.path.isfile(target):
             continue
         yield Offer(
             recent_pair.name,
             str(target),
-            size=size_text(target.stat().st_size),
+            size=size_text(size_with_parts(target)),
             title=model_title(recent_pair.name),
             outlook=Outlook(target=target.name, quantisation=quantisation_in(target.name)),
             choose=partial(choose_reopened, arguments, recent_pair),

@@ -1,6 +1,7 @@
 """How to load what the chat opens: a pair, a file, what was loaded before, or a server's model."""
 
 import argparse
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def choice_of(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
 def choice_of_recent(arguments: argparse.Namespace, recent: RecentPair) -> PairChoice | None:
     """Return how to load a pair that was loaded before; None if its files are gone or damaged."""
     target = Path(recent.target)
-    if not target.is_file():
+    if not os.path.isfile(target):
         return None
     here = load_pairs()
     try:
@@ -48,7 +49,7 @@ def choice_of_server(answerer: Answerer) -> PairChoice:
 def choose_reopened(arguments: argparse.Namespace, recent: RecentPair) -> PairChoice:
     """Return a file that was opened before, with the draft model it had, or the best one here."""
     target, draft = Path(recent.target), Path(recent.draft or "")
-    if recent.draft and draft.is_file():
+    if recent.draft and os.path.isfile(draft):
         return choice_of(arguments, Pair(recent.name, "", target, draft, {}))
     return choose_file(arguments, recent.name, target)
 

@@ -111,7 +111,7 @@ def unknown_options(arguments: Namespace, dialect: "Dialect") -> list[str]:
 def _key_of(fields: Mapping[str, str], folder: Path) -> tuple[str, str]:
     """Return a server's key and where it comes from."""
     if "key_file" in fields:
-        path = folder / Path(fields["key_file"]).expanduser()
+        path = folder / os.path.expanduser(fields["key_file"])
         return _read_key(path), str(path)
     variable = fields.get("key_variable", KEY_VARIABLE)
     return _key_in(variable), variable

@@ -99,7 +99,7 @@ def check_settings() -> Finding:
     except SpecchatError as error:
         fix = ("specchat config edit",) if str(path) in str(error) else ()
         return Finding("settings", "problem", str(error), fix)
-    note = "" if path.is_file() else " (no such file: the defaults apply)"
+    note = "" if os.path.isfile(path) else " (no such file: the defaults apply)"
     ignored = f"\n{settings.notice}" if settings.notice else ""
     return Finding("settings", "ok", f"{path}{note}{ignored}")
 
@@ -158,7 +158,7 @@ def _processes_command() -> str:
 def _folder(name: str, folder: Path, *, is_private: bool) -> Finding:
     nearest = _existing(folder)
     quoted = shlex.quote(str(nearest))
-    if not nearest.is_dir():
+    if not os.path.isdir(nearest):
         return Finding(
             name, "problem", f"{nearest} is not a folder", (f"mv {quoted} {quoted}.old",)
         )
@@ -175,13 +175,16 @@ def _folder(name: str, folder: Path, *, is_private: bool) -> Finding:
 
 
 def _existing(path: Path) -> Path:
-    return next(existing for existing in (path, *path.absolute().parents) if existing.exists())
+    return next(
+        existing for existing in (path, *path.absolute().parents) if os.path.exists(existing)
+    )
 
 
 def _contact(session: "httpx2.Client") -> Finding:
     began = monotonic()
     try:
         answer = session.head(endpoint(), timeout=TIMEOUT_SECONDS, follow_redirects=False)
+        address = urljoin(endpoint(), answer.headers.get("Location", ""))
     except SpecchatError as error:  # a proxy or certificates that cannot be used
         return Finding("network", "problem", str(error), OFFLINE)
     except Exception as error:  # noqa: BLE001 -- any error means the hub is not reached
@@ -189,7 +192,6 @@ def _contact(session: "httpx2.Client") -> Finding:
         return _unreachable(why, PROXY if "407" in why else OFFLINE)
     milliseconds = 1000 * (monotonic() - began)
     status = answer.status_code
-    address = urljoin(endpoint(), answer.headers.get("Location", ""))
     stays_here = answer.is_redirect and urlsplit(address).netloc == urlsplit(endpoint()).netloc
     has_no_page = status in {404, 405}  # some mirrors have no front page
     if answer.is_success or has_no_page or stays_here:

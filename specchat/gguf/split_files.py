@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +34,7 @@ def split_names(file: str) -> tuple[str, ...]:
 def size_with_parts(path: Path) -> int:
     """Return the size of a file with the parts it is split into, 0 if it is missing."""
     parts = [path.with_name(name) for name in split_names(path.name)]
-    return sum(part.stat().st_size for part in parts if part.is_file())
+    return sum(part.stat().st_size for part in parts if os.path.isfile(part))
 
 
 def parts_of(path: Path, metadata: Mapping[str, Value]) -> tuple[Path, ...]:
@@ -53,13 +54,13 @@ def parts_of(path: Path, metadata: Mapping[str, Value]) -> tuple[Path, ...]:
     if number not in range(count) or path.name != names[number]:
         raise ModelWontLoad(_misnamed(path, names, number))
     if number:
-        is_here = path.with_name(names[0]).is_file()
+        is_here = os.path.isfile(path.with_name(names[0]))
         missing = "" if is_here else f", which is missing: {AGAIN}"
         raise ModelWontLoad(
             f"{path} is a later part of a split model: use its first part, {names[0]}{missing}"
         )
     parts = [path.with_name(name) for name in names]
-    missing_parts = [part for part in parts if not part.is_file()]
+    missing_parts = [part for part in parts if not os.path.isfile(part)]
     if missing_parts:
         missing = f"is missing ({len(missing_parts)} of its {count} parts are)"
         raise ModelWontLoad(f"{missing_parts[0]}, a part of a split model, {missing}: {AGAIN}")

@@ -34,7 +34,7 @@ def describe_unfinished(path: Path, detail: str = "") -> str:
     named = path.name.lower()
     ending = next((suffix for suffix in (*RESUMED, *OTHERS) if named.endswith(suffix)), "")
     # with os.path, a name that is too long is one that does not exist
-    beside = next((other for other in OTHERS if os.path.exists(f"{path}{other}")), "")  # noqa: PTH110
+    beside = next((other for other in OTHERS if os.path.exists(f"{path}{other}")), "")
     advice = AGAIN
     if ending in RESUMED:
         advice = "pull the model again, which resumes it"

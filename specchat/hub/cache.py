@@ -30,7 +30,7 @@ def cache_root() -> Path:
     if folder is None:
         shared = os.environ.get("XDG_CACHE_HOME", "~/.cache")
         folder = f"{os.environ.get('HF_HOME', f'{shared}/huggingface')}/hub"
-    return Path(os.path.expandvars(Path(folder).expanduser()))
+    return Path(os.path.expandvars(os.path.expanduser(folder)))
 
 
 def repository_folder(repository: str) -> Path:
@@ -98,7 +98,7 @@ def paths_on_disk(reference: Reference) -> list[Path]:
     for part in pins:
         if part.sha256:
             paths += [part_path(part, part.sha256), *wheel_folder(part, part.sha256).rglob("*")]
-    return [path for path in dict.fromkeys(paths) if path.is_file()]
+    return [path for path in dict.fromkeys(paths) if os.path.isfile(path)]
 
 
 def _commit(reference: Reference) -> str | None:

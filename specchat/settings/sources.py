@@ -194,7 +194,7 @@ def _setting_at(key_path: KeyPath, value: object) -> Option:
 def _beside(path: Path, named: Path) -> Path:
     """Return a file's path relative to the settings file; other names are local models."""
     beside = path.parent / named
-    return beside if named.suffix.lower() == ".gguf" or beside.exists() else named
+    return beside if named.suffix.lower() == ".gguf" or os.path.exists(beside) else named
 
 
 def _from_home(value: Any, name: str) -> Any:

@@ -3,6 +3,7 @@
 A file is a text or an image; of folders only texts are attached.
 """
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -192,7 +193,7 @@ def _existing(folder: Path, name: str) -> Path | None:
 
 def _completed(parent: Path, path: Path) -> str:
     """Return a path as written after an @."""
-    name, is_folder = str(parent / path.name), path.is_dir()
+    name, is_folder = str(parent / path.name), os.path.isdir(path)
     whole = f"{name}/" if is_folder else name
     if not re.search(r"\s", name):
         return whole
@@ -201,13 +202,12 @@ def _completed(parent: Path, path: Path) -> str:
 
 def _path(word: str) -> Path | None:
     """Return the text file or image at an absolute path; None if there is none."""
-    if word.startswith("file://"):
-        from urllib.request import url2pathname  # it imports an HTTP client
-
-        word = url2pathname(urlsplit(word).path)
-    path = Path(word)
     with suppress(*NO_PATH, InvalidOption):
-        path = path.expanduser()
+        if word.startswith("file://"):
+            from urllib.request import url2pathname  # it imports an HTTP client
+
+            word = url2pathname(urlsplit(word).path)
+        path = Path(word).expanduser()
         if path.is_absolute() and path.is_file() and (_is_image(path) or _content(path, word)[0]):
             return path
     return None

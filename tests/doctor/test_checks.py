@@ -379,6 +379,7 @@ class Answering(BaseHTTPRequestHandler):
         (200, "", "ok", "answers within"),
         (301, "/home", "ok", "answers within"),
         (404, "", "ok", "answers within"),
+        (302, "//[", "warning", "cannot be reached"),
         (302, "http://login.example/", "warning", "302, redirected to login.example: log in"),
         (403, "", "warning", "status 403, refused"),
         (407, "", "warning", "status 407, the proxy requires a login"),
@@ -419,3 +420,13 @@ def test_offline_mode_makes_no_request(
 
 if sys.platform == "win32":
     pytestmark = pytest.mark.skip("folders and their rights are POSIX's here")
+
+
+def test_folders_whose_state_cannot_be_read_are_not_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in a folder that must not be entered; a name that is too long gives an error, too."""
+    monkeypatch.setenv("HF_HOME", f"{tmp_path}/{'x' * 300}")
+    assert machine.check_disk().name == "disk"
+    monkeypatch.setenv("HF_HOME", "~missing-user/cache")
+    assert machine.check_disk().name == "disk"

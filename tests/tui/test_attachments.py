@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.events import Paste
 
 from scripted_chat import Script, chat
 from specchat.chat.conversation import Attachment
@@ -13,7 +14,8 @@ from specchat.errors import InvalidOption
 from specchat.images.image import Image
 from specchat.images.picture import MOST_BYTES
 from specchat.tui.mentions import completions, named_files
-from tui.driving import say
+from specchat.tui.widgets.composer import Composer
+from tui.driving import say, until
 
 
 def test_file_names_are_completed(tmp_path: Path) -> None:
@@ -157,3 +159,28 @@ async def test_a_folder_is_sent_with_the_question(
         assert app.notices.latest[-1].message == "src/: attached 1 file, skipped 1 (1 not text)."
     sent = script.asked[0][0][-1]["content"]
     assert sent == "What does @src/ do?\n\nsrc/a.py:\n```\nprint(1)\n```"
+
+
+@pytest.mark.anyio
+async def test_a_folder_that_was_deleted_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is pasted, typed or sent in it names no files, and an export there fails."""
+    app = chat(Script(["Answer", "Answer"]))
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "Hello")
+        gone.rmdir()
+        app.post_message(Paste("see @x.txt"))
+        await until(pilot, lambda: app.query_one(Composer).text == "see @x.txt")
+        await pilot.press("enter")
+        await until(
+            pilot, lambda: app.answers.current is None and len(app.state.conversations.branch) == 4
+        )
+        await say(pilot, "/export md", wait=False)
+        await until(
+            pilot, lambda: any("cannot be written" in each.message for each in app.notices.latest)
+        )
+    assert not app.failure

@@ -271,7 +271,22 @@ def test_a_path_with_spaces_is_quoted(tmp_path: Path, form: str) -> None:
     assert pasted_files(f"{escaped} {escaped}", tmp_path) == [name, name]
 
 
-@pytest.mark.parametrize("text", ["", "notes.txt", "/nowhere/at/all", "see {}", "'", "a\0b", "{}x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "notes.txt",
+        "/nowhere/at/all",
+        "see {}",
+        "'",
+        "a\0b",
+        "{}x",
+        "file://[abc",
+        "file://x]",
+        "file://a\uff0fb",
+        "~missing-user/a",
+    ],
+)
 def test_other_texts_stay_as_they_are(tmp_path: Path, text: str) -> None:
     """Names alone, missing files, folders and binary files are not attached."""
     (tmp_path / "notes.txt").write_text("some notes", "utf-8")

@@ -16,19 +16,23 @@ from textual.widgets._footer import FooterKey
 
 from scripted_chat import Script, chat
 from specchat.catalogue.catalogue_file import DEMO
+from specchat.catalogue.local_models import model_at
 from specchat.catalogue.outlook import Outlook
-from specchat.catalogue.pairs import find_pair
-from specchat.catalogue.recent_pairs import recent_pairs, remember_pair
+from specchat.catalogue.pairs import find_pair, require_savable
+from specchat.catalogue.recent_pairs import RecentPair, recent_pairs, remember_pair
 from specchat.chat.store import Store
 from specchat.cli.arguments import parse
 from specchat.cli.chat import _first_choice
-from specchat.cli.offers import find_offers, foresee_offer
+from specchat.cli.offers import _reopened, find_offers, foresee_offer
 from specchat.cli.option_arguments import complete
+from specchat.cli.pair_choices import choice_of_recent
 from specchat.engine.api import Loading
+from specchat.errors import ModelNotFound, SettingsError
+from specchat.gguf.split_files import size_with_parts
 from specchat.planning.device import Device, Machine
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers.pulls import PullState
-from specchat.tui.screens.file_screen import FileScreen, completed, entries_of
+from specchat.tui.screens.file_screen import FileScreen, _parent, completed, entries_of
 from specchat.tui.screens.model_rows import Columns, ModelRow
 from specchat.tui.screens.model_screen import ModelScreen, question_before_pull
 from specchat.tui.setup import Offer, PairChoice
@@ -211,6 +215,23 @@ async def test_quantizations_of_a_model_stand_together() -> None:
 
 
 @pytest.mark.slow
+async def test_a_pair_that_cannot_be_read_hides_nothing_of_the_next() -> None:
+    """Its row says why."""
+
+    def foresee(offer: Offer, held: int) -> Outlook:
+        if offer.name == "one":
+            raise SettingsError("the tuned settings are damaged")
+        return replace(offer.outlook, memory="7.1 of 22.4 GB memory")
+
+    offers = [here("one", outlook=Outlook()), here("two", outlook=Outlook())]
+    app = chat(Script(), offers=lambda: offers, foresee=foresee)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await open_models(pilot, app)
+        assert "the tuned settings are damaged" in await mark(pilot, "one")
+        assert "Needs 7.1 of 22.4 GB memory" in await mark(pilot, "two")
+
+
+@pytest.mark.slow
 async def test_the_list_is_there_before_the_files_are_read() -> None:
     """Rows are completed one by one; keys work meanwhile."""
     gate = threading.Event()
@@ -339,13 +360,43 @@ def test_a_typed_path_lists_folders_and_models() -> None:
     """Also from the home folder; hidden ones once their dot is typed."""
     names = {typed: [name for name, _ in entries_of(typed)] for typed in
              ("~/models/", "models/b", "models/BIG/", "models/.h", "~/models/big/one-", "~",
-              "/nowhere/at/all", "models/\0")}  # fmt: skip
+              "/nowhere/at/all", "models/\0", "~missing-user/")}  # fmt: skip
     assert names["~/models/"] == ["../", "big/", "bigger/"]
     assert names["models/b"] == ["big/", "bigger/"]
     assert names["models/.h"] == [".hidden/"]
     assert names["~/models/big/one-"] == ["one-two.GGUF"]
     assert names["~"] == ["../", "models/"]
     assert names["/nowhere/at/all"] == names["models/\0"] == []
+    assert names["~missing-user/"] == ["../"]
+
+
+def test_names_with_control_characters_are_left_out(models: Path) -> None:
+    """Completing one would write it to the terminal."""
+    (models / "models" / "a\x1b]0;title\x07b").mkdir()
+    assert [name for name, _ in entries_of("models/")] == ["../", "big/", "bigger/"]
+
+
+def test_the_folder_above_a_deleted_one_is_relative(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no absolute path to show."""
+    assert _parent("") == f"{models.parent}/"
+    gone = models / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert _parent("") == "./"
+
+
+def test_a_file_whose_state_cannot_be_read_is_left_out() -> None:
+    """As in a folder that must not be entered; a name that is too long gives an error, too."""
+    recent = RecentPair("mine", f"/{'m' * 300}.gguf", f"/{'d' * 300}.gguf", 1.0)
+    assert list(_reopened(words(), [recent], ())) == []
+    assert choice_of_recent(words(), recent) is None
+    with pytest.raises(ModelNotFound, match="no such file"):
+        require_savable("mine", Path(recent.target), None)
+    assert model_at(Path(recent.target)) is None
+    assert size_with_parts(Path(recent.target)) == 0
 
 
 def test_tab_completes_what_all_entries_share() -> None:

@@ -1,8 +1,8 @@
 """Files for the message being written: attached by a command, and removed by a click."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
+from specchat.system.current_folder import current_folder
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.mentions import mention_of, without_mention
@@ -22,7 +22,7 @@ class Attaching:
         if not name:
             self.view.notify(USAGE, severity="warning")
             return
-        self.view.composer.insert(f"{mention_of(name, Path.cwd())} ")
+        self.view.composer.insert(f"{mention_of(name, current_folder())} ")
         self.view.composer.focus()
 
     def detach(self, place: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.safe_text import harmless, in_one_line
+from specchat.system.current_folder import current_folder
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.markdown.typesetter import CodeBlock, code_fences
@@ -54,7 +55,7 @@ class CodeSaver:
             await self._ask_name(blocks[int(chosen)])
 
     async def _ask_name(self, block: CodeBlock) -> None:
-        title = f"Save {block.content.count(chr(10))} lines as\nA path, from {Path.cwd()}"
+        title = f"Save {block.content.count(chr(10))} lines as\nA path, from {current_folder()}"
         screen = LineScreen(harmless(title), suggested_name(block.language), _check_name)
         if name := await self.view.app.push_screen_wait(screen):
             await self._save(block, name)

@@ -13,6 +13,7 @@ from specchat.chat.preset import Preset
 from specchat.chat.store import SearchResult
 from specchat.errors import InvalidOption
 from specchat.safe_text import harmless, in_one_line
+from specchat.system.current_folder import current_folder
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen, deletion
@@ -110,7 +111,7 @@ class ConversationActions:
             self.view.notify("There is nothing to export yet.")
         else:
             shown = replace(chat.store.conversation(chat.number), leaf=chat.leaf)
-            write = partial(export_file, Path.cwd(), form, shown, Tree(chat.tree.values()))
+            write = partial(export_file, current_folder(), form, shown, Tree(chat.tree.values()))
             self.view.app.run_worker(self._export(write))
 
     async def _export(self, write: Callable[[], Path]) -> None:

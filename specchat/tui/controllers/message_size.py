@@ -12,6 +12,7 @@ from specchat.chat.conversation import with_attachments
 from specchat.errors import SpecchatError, StoreFailed
 from specchat.images.image import Image, with_images
 from specchat.requests.prompt_size import PromptSize, estimated_tokens
+from specchat.system.current_folder import current_folder
 from specchat.tui.commands import is_slash
 from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
@@ -109,7 +110,7 @@ class MessageSize:
         elif "@" in written:
             edited = self.conversations.tree.get(self.questions.editing or 0)
             known = [*self.checks.held.values(), *(edited.images if edited else ())]
-            arguments = number, written, text, Path.cwd(), known
+            arguments = number, written, text, current_folder(), known
             threading.Thread(target=self._read_files, args=arguments, daemon=True).start()
         else:
             self._ask(number, text)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.errors import SpecchatError
 from specchat.images.image import Image
 from specchat.safe_text import harmless
+from specchat.system.current_folder import current_folder
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.commands import CANCEL_EDIT, KeyOf
 from specchat.tui.controllers.answers import SHOW_INTERVAL, Answers
@@ -243,7 +243,7 @@ class Questions:
         known: list[Attachment | Image] = list(self._checks.held.values())
         if edited:
             known += [*edited.attachments, *edited.images]
-        return await asyncio.to_thread(named_files, written, Path.cwd(), known)
+        return await asyncio.to_thread(named_files, written, current_folder(), known)
 
     def _add_question(self, named: NamedFiles, text: str) -> Message:
         edited = self._conversations.tree.get(self.editing or 0)

@@ -19,7 +19,8 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from specchat.hub.names import is_hub_name
-from specchat.safe_text import in_one_line
+from specchat.safe_text import harmless, in_one_line
+from specchat.system.current_folder import current_folder
 from specchat.tui.screens.dialogs import Dialog
 from specchat.tui.widgets.filter_input import FilterInput
 from specchat.wording import size_text
@@ -40,14 +41,15 @@ def entries_of(typed: str) -> list[tuple[str, int]]:
     """
     folder, start = _split(typed)
     found: list[tuple[bool, str, int]] = []
-    with suppress(OSError, ValueError), os.scandir(Path(folder or ".").expanduser()) as entries:
+    with suppress(OSError, ValueError), os.scandir(os.path.expanduser(folder) or ".") as entries:
         for entry in islice(entries, MAX_ENTRIES):
             with suppress(OSError):
+                is_plain = entry.name == harmless(entry.name)
                 is_folder = entry.is_dir()
                 is_model = entry.name.lower().endswith(SUFFIX)
                 is_hidden = entry.name.startswith(".") and not start.startswith(".")
                 has_start = entry.name.lower().startswith(start.lower())
-                if has_start and not is_hidden and (is_folder or is_model):
+                if has_start and is_plain and not is_hidden and (is_folder or is_model):
                     size = 0 if is_folder else entry.stat().st_size
                     found.append((not is_folder, entry.name + "/" * is_folder, size))
     found.sort(key=lambda each: (each[0], each[1].lower()))
@@ -175,7 +177,7 @@ class FileScreen(Dialog[str | None]):
 
     def _write(self, path: str) -> None:
         line = self.query_one(Input)
-        line.value = path
+        line.value = harmless(path)
         line.cursor_position = len(path)
 
 
@@ -185,7 +187,8 @@ def _parent(folder: str) -> str:
     if last in {"", "."} and folder.startswith("/"):
         return "/"
     if last in {"", ".", "..", "~"}:
-        return f"{Path(folder or '.').expanduser().absolute().parent.as_posix().rstrip('/')}/"
+        path = Path(os.path.normpath(current_folder() / os.path.expanduser(folder)))
+        return f"{path.parent.as_posix().rstrip('/')}/"
     return folder.rstrip("/")[: -len(last)]
 
 

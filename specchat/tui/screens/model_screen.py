@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, Protocol
 
 from textual import work
@@ -131,7 +132,7 @@ class ModelScreen(Dialog[None]):
         title = TITLE
         try:
             self._listed.replace(await asyncio.to_thread(self._pairs.offers))
-        except SpecchatError as error:
+        except (OSError, SpecchatError) as error:
             title = harmless(str(error))
         if not self._is_open:
             return
@@ -143,7 +144,10 @@ class ModelScreen(Dialog[None]):
 
     async def _complete(self, offer: Offer) -> None:
         """Show what a pair takes on this machine."""
-        outlook = await asyncio.to_thread(self._pairs.outlook, offer)
+        try:
+            outlook = await asyncio.to_thread(self._pairs.outlook, offer)
+        except (OSError, SpecchatError) as error:
+            outlook = replace(offer.outlook, notice=harmless(str(error)))
         if self._is_open:
             self._listed.complete(offer.name, outlook)
             self._show(offer.name)

@@ -1,7 +1,6 @@
 """A race replayed at its original speed: both answers side by side, token by token."""
 
 from collections.abc import Callable
-from pathlib import Path
 from time import monotonic
 from typing import ClassVar
 
@@ -14,6 +13,7 @@ from specchat.bench.race_frame import ANSI_SHADES, frame, frame_height
 from specchat.bench.race_picture import ENDINGS, INTERVAL, card_path
 from specchat.bench.race_record import Race
 from specchat.safe_text import harmless
+from specchat.system.current_folder import current_folder
 from specchat.tui.screens.dialogs import CLOSING, Dialog, LineScreen
 
 ROWS_AROUND = 6
@@ -62,7 +62,7 @@ class RaceScreen(Dialog[str | None]):
     def action_save(self) -> None:
         """Ask for the name of a file, whose ending says what is written."""
         endings = ", ".join(ENDINGS)
-        title = f"Save this race as\nA path, from {Path.cwd()}; {endings}"
+        title = f"Save this race as\nA path, from {current_folder()}; {endings}"
         screen = LineScreen(harmless(title), FILE_NAME, card_path)
         self.app.push_screen(screen, self._save_as)
 

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain, count
-from pathlib import Path
 from typing import ClassVar
 
 from textual import work
@@ -17,6 +16,7 @@ from textual.widgets import TextArea
 
 from specchat.chat.draft import Draft
 from specchat.safe_text import harmless
+from specchat.system.current_folder import current_folder
 from specchat.tui.commands import COMPOSER_COMMANDS, FOOTER, is_slash, key_of, takes_lines
 from specchat.tui.mentions import completions, pasted_files
 from specchat.tui.widgets.suggestions import Suggestions
@@ -133,7 +133,7 @@ class Composer(TextArea):
     async def suggest_files(self) -> None:
         """List the files that complete the name being typed."""
         word = self.word_behind_at
-        names = [] if word is None else await asyncio.to_thread(completions, word, Path.cwd())
+        names = [] if word is None else await asyncio.to_thread(completions, word, current_folder())
         suggestions = self.screen.query_one_optional(Suggestions)  # gone while the chat closes
         if suggestions and word == self.word_behind_at and (names or suggestions.has_files):
             suggestions.list_files([name for name in names if name != word])
@@ -193,7 +193,7 @@ class Composer(TextArea):
         word = self.word_behind_at
         if word is None:
             self.screen.focus_next()
-        elif len(names := completions(word, Path.cwd())) == 1:
+        elif len(names := completions(word, current_folder())) == 1:
             self.complete(names[0])
 
     def on_key(self, event: Key) -> None:
@@ -285,7 +285,7 @@ class Composer(TextArea):
     def on_paste(self, event: Paste) -> None:
         """Attach pasted paths, which is what terminals send for dropped files; fold a long text."""
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
-        files = pasted_files(event.text, Path.cwd())
+        files = pasted_files(event.text, current_folder())
         if files:
             self._put(" ".join(files) + " ", event)
         elif len(text) > LONGEST_PASTE or text.count("\n") >= MOST_LINES:
