@@ -8,11 +8,11 @@ import json
 import pickle
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,9 +25,9 @@ from derivation.made_answers import answers
 from specchat.catalogue.local_models import derived_folder
 from specchat.catalogue.pairs import load_pairs
 from specchat.cli import main
-from specchat.derivation import answer_store, draft_format, train_method
+from specchat.derivation import answer_store, derived_files, draft_format, train_method
 from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts
-from specchat.derivation.answer_store import AnswerBatch, AnswerStore
+from specchat.derivation.answer_store import AnswerBatch, AnswerStore, Example
 from specchat.derivation.draft_format import can_have_head, head_layers, weights_of
 from specchat.derivation.train_method import (
     TrainDerivation,
@@ -177,6 +177,78 @@ def test_without_sampling_there_must_be_answers(
     expected = f"{derivation.work} holds no answers: sample some first"
     with pytest.raises(SpecchatError, match=re.escape(expected)):
         next(batches_of(derivation, seconds=0.0))
+
+
+class FinishedNetwork:
+    """Stands in for a network in training: its file is ready, and it agrees with half of all."""
+
+    kind, method, checkpoint, batches, layers = "draft", "train", "checkpoint.pt", 1, ()
+
+    def __init__(self, draft: Path) -> None:
+        self.training, self._draft = self, draft
+        self.steps, self.seconds, self.agreement = 0, 0.0, 0.0
+
+    def begin(self, examples: Sequence[Example]) -> None:
+        """Need nothing of the examples."""
+        assert examples
+
+    def file(self) -> bytes:
+        """Return the draft."""
+        return self._draft.read_bytes()
+
+    def step(self, batches: Sequence[AnswerBatch], _: float) -> None:
+        """Count a step, which takes some time."""
+        assert batches[0].tokens.size
+        self.steps += 1
+        sleep(0.2)
+
+    def agreements(self, examples: Sequence[Example]) -> tuple[Any, Any]:
+        """Return that half of all tokens agree."""
+        return np.full(len(examples), 0.5), np.full((1, 20 * bool(examples)), 0.5)
+
+    def keep_if_better(self, _: float, agreement: float) -> None:
+        """Take the agreement over."""
+        self.agreement = agreement
+
+    def restore(self, _: Path) -> None:
+        """Begin anew."""
+
+    def save(self, place: Path) -> None:
+        """Write a checkpoint."""
+        place.write_bytes(b"")
+
+    def use_threads(self, count: int) -> None:
+        """Take all threads once sampling is over."""
+        assert count
+
+
+@pytest.mark.slow
+def test_what_was_trained_is_measured_and_kept(
+    demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its origin; only the network is made beforehand, answers and passes are the target's."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda *name: name == ("torch",) or find(*name)
+    )
+    network = FinishedNetwork(load_pairs()["demo"].draft or demo)
+    monkeypatch.setattr(TrainDerivation, "_trainee", lambda _: network)
+    monkeypatch.setattr(train_method, "LEAST_ANSWERS", 8)
+    monkeypatch.setattr(derived_files, "NUM_ROUNDS", 2)
+    assert main(["derive", str(demo), "--train", "6s", *QUICK[2:]]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["steps"] == network.steps > 0
+    assert made["answers"] >= 8
+    assert made["predicted"]["greedy"] > 0.5
+    assert made["predicted"]["speedup"] >= 1.0
+    (path,) = derived_folder().iterdir()
+    assert made["path"] == str(path)
+    origin = origin_of(read_header(path))
+    assert origin is not None
+    assert origin.target_sha256 == fingerprints(read_header(demo)).model
+    assert origin.method.startswith("train: ")
+    assert origin.speedup == pytest.approx(made["predicted"]["speedup"], abs=0.001)
+    assert read_header(path).name == f"{read_header(demo).name}, trained draft"
 
 
 @needs_torch
