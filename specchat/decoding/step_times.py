@@ -195,15 +195,16 @@ class StepTimes:
         """Return the times of these steps and of later ones of the same answer."""
         bins = Counter(self._bins)
         bins.update(later._bins)  # noqa: SLF001  # of the same class
+        stride = max(self._stride, later._stride)  # noqa: SLF001
         whole = replace(
             later,
             seconds=self.seconds + later.seconds,
             num_tokens=self.num_tokens + later.num_tokens,
             _bins=dict(bins),
-            _blocks=list(self._blocks),
+            _blocks=self._blocks[:: stride // self._stride],
             _block=list(later._block),  # noqa: SLF001
             _num_blocks=self._num_blocks,
-            _stride=self._stride,
+            _stride=stride,
         )
         whole._keep(self._block, 1)  # noqa: SLF001
         for block in list(later._blocks):  # noqa: SLF001

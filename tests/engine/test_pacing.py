@@ -434,6 +434,27 @@ def test_what_passes_would_take_apart_is_what_they_take_now(tiny: WriteModel) ->
         assert pacing.seconds_apart(1, 10) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("costs", "at_once"),
+    [
+        ({}, 4),
+        ({1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}, 1),
+        ({1: 1.0, 2: 1.96, 3: 2.93, 4: 3.91}, 1),
+        ({1: 1.0, 2: 1.3, 3: 2.7, 4: 3.6}, 2),
+        ({1: 1.0, 2: 1.9, 3: 2.5, 4: 2.0}, 4),
+    ],
+)
+def test_answers_are_decoded_together_where_that_pays(
+    tiny: WriteModel, costs: dict[int, float], at_once: int
+) -> None:
+    """By what was measured, at once and however many are asked for; all while it is unknown."""
+    with LocalEngine(Loading(*pair_files(tiny), **OPTIONS, at_once=4)) as engine:
+        target = engine.pacing.knowledge.target
+        target.begin_with({length: 0.01 * cost for length, cost in costs.items()})
+        engine._note_costs()
+        assert engine.facts.at_once == at_once
+
+
 FLAT = {length: 0.01 + 0.001 * length for length in (1, 4, 16, 64)}
 """What passes take where a draft costs little: less than a pass by itself, also if one pays all."""
 

@@ -482,6 +482,28 @@ def test_an_answer_that_is_left_alone_drafts_as_one_by_itself(
         assert shared.verifying.seconds(length, 10) == pytest.approx(alone, rel=0.1)
 
 
+def test_an_answer_that_is_left_alone_makes_draft_passes_again(
+    on: Callable[..., LearningPacer],
+) -> None:
+    """At once, though it has learned nothing since it gave them up among others."""
+    steep = [0.0, *(1 + 0.5 * more for more in range(4 * LONGEST_KNOWN))]
+    machine = SimulatedMachine(steep, 0.05, always(0.8))
+    knowledge = measured(machine, Knowledge())
+    machine.decode(on(machine, knowledge), 128)
+    left = on(machine, knowledge.shared())
+    left.is_replay = True  # it does not look back
+    left.join([1, 2, 3, 4])
+    left.expects_drafting(10)
+    drafts = list[bool]()
+    for _ in range(60):
+        left.begin_step(10, 16, 0, 4)
+        drafts.append(left.wants_pass(ORIGIN, 1))
+        left.end_step([5], steep[4] / 4, 0, 1)
+    assert not drafts[-1]
+    left.begin_step(10, 16, 0, 1)
+    assert left.wants_pass(ORIGIN, 1)
+
+
 def test_passages_are_taken_as_far_as_they_pay(on: Callable[..., LearningPacer]) -> None:
     """They cost no draft pass, only a longer target pass."""
     pacer = on(SimulatedMachine(LINE, 0.05, always(0.0)))
