@@ -6,13 +6,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from typing import Any
 
 import pytest
 
 from specchat import Image
+from specchat.errors import EngineFailed
 from specchat.sharing.engine_host import readable
 from specchat.sharing.image_questions import ImageQuestions, answer
 
@@ -81,3 +82,28 @@ def test_an_interrupt_within_a_message_ends_the_process(monkeypatch: pytest.Monk
             with pytest.raises(KeyboardInterrupt):
                 questions.tokens_of(FIRST)
         assert ended == [True]
+
+
+@pytest.mark.parametrize("error", [MemoryError, ValueError])
+def test_a_question_that_cannot_be_read_leaves_nobody_waiting(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails, and so do later ones, whatever ended the thread that answers."""
+    ours, theirs = Pipe()
+
+    def unreadable() -> None:
+        raise error
+
+    def answering() -> None:
+        with suppress(ValueError):
+            answer(theirs, lambda _: [], readable)
+
+    monkeypatch.setattr(theirs, "recv", unreadable)
+    thread = threading.Thread(target=answering)
+    thread.start()
+    questions = ImageQuestions(ours, lambda: None)
+    for _ in range(2):
+        with pytest.raises(EngineFailed, match="try again"):
+            questions.tokens_of(FIRST)
+    questions.close()
+    thread.join(60)
