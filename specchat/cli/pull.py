@@ -120,8 +120,8 @@ def _pull(arguments: argparse.Namespace) -> int:
         options = LoadOptions(**arguments.settings.values(LoadOptions))
         draft = _draft_for(paths[0], references[0], machine, options)
         named += [_short_name(*draft)] if draft else []
-        if alone.kind == "chat":
-            _offer_projector(paths[0], references[0])
+    if isinstance(files[0], Reference) and not (is_installed or is_alone):
+        _offer_projector(paths[0], files[0])
     flags = ["--pair"] if is_pair else ["--target", "--draft"]
     words = [word for option in zip(flags, named, strict=False) for word in option]
     measure_pulled(words, is_needed=not is_installed)
@@ -162,7 +162,9 @@ def _facts(path: Path) -> HeaderFacts:
 
 def _offer_projector(path: Path, target: Reference) -> None:
     """Offer the projector in a pulled target's repository, unless one is here."""
-    if is_offline() or projector_for(path) or not (found := projector_on_hub(target)):
+    if is_offline() or (facts := _facts(path)).kind != "chat" or facts.is_head:
+        return
+    if projector_for(path) or not (found := projector_on_hub(target)):
         return
     reference, num_bytes = found
     size = f" ({size_text(num_bytes)})" if num_bytes else ""

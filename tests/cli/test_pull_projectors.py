@@ -10,11 +10,18 @@ import pytest
 
 from hub_server import HubServer
 from scripts.support.tiny_gguf import write_model, write_projector
+from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.catalogue.projectors import projector_for
 from specchat.cli import main, pull
 from specchat.planning.device import Machine
 
 REPO, TARGET, PROJECTOR = "org/Sees-2B-GGUF", "Sees-2B-Q8_0.gguf", "mmproj-F16.gguf"
+OWN = f"""
+[pair.sees]
+description = "Reads images"
+target = {{ repository = "{REPO}", file = "{TARGET}" }}
+draft = {{ repository = "org/Small-GGUF", file = "small.gguf" }}
+"""
 
 
 class Terminal(io.StringIO):
@@ -64,6 +71,26 @@ def test_a_projector_is_named_with_the_command_that_fetches_it(
     assert f"images       read with {projector}\n" in capsys.readouterr().out
     (_,), err = pulled(capsys, f"{REPO}:Q8_0")
     assert "images" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "is_offered"),
+    [
+        (["sees"], True),
+        ([f"{REPO}/{TARGET}", "--draft", "org/Small-GGUF/small.gguf"], True),
+        ([f"{REPO}/{TARGET}", "--draft", "none"], False),
+    ],
+)
+def test_a_pair_is_offered_one(
+    words: list[str], is_offered: bool, hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the catalogue, or of two files: its target reads images, whatever drafts for it."""
+    hub.put("org/Small-GGUF", "small.gguf", hub.files[REPO, "c" * 40, TARGET])
+    own_catalogue_path().parent.mkdir(parents=True)
+    own_catalogue_path().write_text(OWN)
+    command = f"images: `specchat pull {REPO}/{PROJECTOR}` fetches what makes it read them ("
+    assert pulled(capsys, *words)[1].count(command) == is_offered
+    assert command not in pulled(capsys, *words)[1]  # it was declined
 
 
 @pytest.mark.parametrize(("answer", "is_taken"), [("y\n", True), ("\n", False), ("", False)])
