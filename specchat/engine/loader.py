@@ -110,8 +110,15 @@ def _join_projectors(
     images = KeptImages()
 
     def vision(projector: Header, model: Model) -> Vision:
-        threads = num_threads(loading.target, loading.threads)
-        return Vision(projector, model, abort, images, threads=threads, is_on_gpu=is_on_gpu)
+        return Vision(
+            projector,
+            model,
+            abort,
+            images,
+            threads=num_threads(loading.target, loading.threads),
+            is_on_gpu=is_on_gpu,
+            has_flash_attention=loading.flash_attention != "off",
+        )
 
     context.model.vision = own = vision(files.projector, context.model)
     if files.draft_projector is None or not isinstance(draft_context, Context):

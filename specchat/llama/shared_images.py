@@ -33,7 +33,7 @@ class SharedImages:
         except SpecchatError:  # this image alone
             own = None
         if own is None:
-            return replace(tokens, notice=self._failure)
+            return replace(tokens, notice=self._failure or tokens.notice)
         if len(own.cells) == len(tokens.cells) and all(map(self._fits, own.cells)):
             for cells, others in zip(tokens.cells, own.cells, strict=True):
                 self._shown[cells.ids[0]] = others

@@ -25,7 +25,7 @@ from specchat.llama.encoder_stop import EncoderStop
 from specchat.llama.hidden_states import HiddenStates
 from specchat.llama.image_cells import ImageCells, ImageTokens, ids_of
 from specchat.llama.kept_images import KeptImages
-from specchat.llama.library import AbortFlag, last_errors
+from specchat.llama.library import AbortFlag, api, last_errors
 from specchat.llama.model import Model
 
 TEXT_CHUNK, IMAGE_CHUNK = 0, 1
@@ -73,10 +73,17 @@ class Vision(AbstractContextManager["Vision"]):
         *,
         threads: int,
         is_on_gpu: bool,
+        has_flash_attention: bool = True,
     ) -> None:
-        """Prepare for images of a model with the projector of this header; nothing is loaded."""
+        """Prepare for images of a model with the projector of this header; nothing is loaded.
+
+        If the encoder cannot be on a GPU after all, it goes to the CPU. Flash attention may be left
+        out for the drivers of GPUs: on a CPU it only saves memory.
+        """
         self._header, self._model = header, model
         self._threads, self._is_on_gpu = threads, is_on_gpu
+        self._has_flash_attention = has_flash_attention
+        self._notice = ""
         self._stop = EncoderStop(abort)
         self._images = images
         self._is_open = self._is_closed = False
@@ -96,7 +103,7 @@ class Vision(AbstractContextManager["Vision"]):
             self._images.put((self, image.digest), read)
             for cells in read.tokens.cells:
                 self._model.images[cells.ids[0]] = cells
-        return read.tokens
+        return replace(read.tokens, notice=self._notice)
 
     def close(self) -> None:
         """Free the encoder; closing twice does nothing."""
@@ -121,22 +128,42 @@ class Vision(AbstractContextManager["Vision"]):
     @cached_property
     def _context(self) -> Any:
         """The library's handle of the projector. Raises ModelWontLoad if it cannot be used."""
+        last_errors()
+        handle = self._opened()
+        if not handle and self._is_on_gpu:
+            self._leave_gpu()
+            handle = self._opened()
+        if not handle:
+            raise ModelWontLoad(
+                f"{self._header.path.name} cannot be the projector of {self._model.header.name}:"
+                f" {_reason()}; choose the mmproj file that comes with the model"
+            )
+        self._is_open = True
+        return handle
+
+    def _opened(self) -> Any:
         parameters = self._mtmd.mtmd_context_params_default()
         parameters.use_gpu, parameters.n_threads = self._is_on_gpu, self._threads
         parameters.print_timings = parameters.warmup = False
         parameters.cb_eval = self._stop.callback
         parameters.image_max_tokens = most_cells(self._header)
-        last_errors()
+        if self._is_on_gpu and not self._has_flash_attention:
+            parameters.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_DISABLED
         path = os.fsencode(self._header.path)
-        handle = self._mtmd.mtmd_init_from_file(path, self._model.handle, parameters)
-        if not handle:
-            reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
-            raise ModelWontLoad(
-                f"{self._header.path.name} cannot be the projector of {self._model.header.name}:"
-                f" {reason}; choose the mmproj file that comes with the model"
-            )
-        self._is_open = True
-        return handle
+        return self._mtmd.mtmd_init_from_file(path, self._model.handle, parameters)
+
+    def _open_on_cpu(self) -> None:
+        with self._lock:  # others make tokens with it
+            self._mtmd.mtmd_free(self._context)
+            self._is_open = False
+            del self._context
+            self._leave_gpu()
+            _ = self._context
+
+    def _leave_gpu(self) -> None:
+        """Go on without the GPU, whose memory may be taken since the model was loaded."""
+        self._is_on_gpu = False
+        self._notice = f"images are encoded on the CPU: the GPU failed ({_reason()})"
 
     def _read(self, image: Image) -> ReadImage | None:
         """Return what is kept of an image for this model."""
@@ -169,8 +196,7 @@ class Vision(AbstractContextManager["Vision"]):
             bitmaps = (ctypes.c_void_p * 1)(bitmap)
             last_errors()
             if mtmd.mtmd_tokenize(context, chunks, ctypes.byref(text), bitmaps, 1):
-                reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
-                raise InvalidOption(f"the projector refuses an image: {reason}")
+                raise InvalidOption(f"the projector refuses an image: {_reason()}")
             count = mtmd.mtmd_input_chunks_size(chunks)
             yield [mtmd.mtmd_input_chunks_get(chunks, number) for number in range(count)]
         finally:
@@ -228,9 +254,19 @@ class Vision(AbstractContextManager["Vision"]):
 
     def _encoded(self, chunk: Any) -> HiddenStates:
         last_errors()
-        if self._stop.run(lambda: int(self._mtmd.mtmd_encode_chunk(self._context, chunk))):
-            reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
-            raise InvalidOption(f"the projector failed to encode an image: {reason}")
+        is_done = self._encodes(chunk)
+        if not is_done and self._is_on_gpu:
+            self._open_on_cpu()
+            is_done = self._encodes(chunk)
+        if not is_done:
+            raise InvalidOption(f"the projector failed to encode an image: {_reason()}")
         count, width = self._mtmd.mtmd_input_chunk_get_n_tokens(chunk), self._model.input_width
         values = self._mtmd.mtmd_get_output_embd(self._context)
         return np.ctypeslib.as_array(values, (count, width)).copy()
+
+    def _encodes(self, chunk: Any) -> bool:
+        return not self._stop.run(lambda: int(self._mtmd.mtmd_encode_chunk(self._context, chunk)))
+
+
+def _reason() -> str:
+    return " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"

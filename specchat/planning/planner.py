@@ -42,8 +42,10 @@ from specchat.planning.token_time import Reads
 NEXT_SHARE = 0.85
 """The next smaller plan may take at most this share of the last plan's memory."""
 SMALLEST_CONTEXT = 512
-PROJECTOR_SHARE, PROJECTOR_WORK = 1.2, 256 * 2**20
+PROJECTOR_SHARE, PROJECTOR_WORK = 1.05, 256 * 2**20
 """The memory for a projector, by its weights, and for encoding an image of 1024 tokens with it."""
+WORK_WITHOUT_FLASH = 2**30
+"""What encoding takes beside that on a GPU without flash attention; on a CPU it always has it."""
 OUTPUT = "output.weight"
 INEXACT_REPACKED = frozenset({"q2_K", "q4_K", "q5_K", "q6_K"})
 """Types whose repacked weights round differently in passes of four or more tokens, on x86."""
@@ -230,7 +232,9 @@ class Planner:
         first = 1 + self._num_remote
         if first >= len(self._budgets) or not plan.gpu_layers:
             return False
-        return self._budgets[first] - self._needs(plan)[first].total >= self.projector_bytes
+        more = WORK_WITHOUT_FLASH if self._options.flash_attention == "off" else 0
+        room = self._budgets[first] - self._needs(plan)[first].total
+        return room >= self.projector_bytes + more
 
     def draft_bytes(self, plan: Plan) -> int:
         """Return the bytes that the draft takes in a plan, 0 if the plan is without it."""

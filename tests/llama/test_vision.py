@@ -252,3 +252,35 @@ def test_an_answer_that_was_stopped_encodes_no_image(
     assert len(encoded) == 1
     vision._stop._abort.clear()
     assert np.abs(read_plainly(context, vision, images) - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize("function", ["mtmd_init_from_file", "mtmd_encode_chunk"])
+def test_an_encoder_that_the_gpu_has_no_room_for_is_on_the_cpu(
+    read: tuple[Context, Vision, list[Image]], monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """Other programs may have taken the memory that was planned with; a notice says so."""
+    context, vision, images = read
+    expected = read_plainly(context, vision, images)
+    context.prefill([])
+    mtmd, opened = mtmd_library.load(), list[bool]()
+    given, call = mtmd.mtmd_init_from_file, getattr(mtmd, function)
+
+    def open_file(path: bytes, model: Any, parameters: Any) -> Any:
+        opened.append(parameters.use_gpu)
+        is_refused = parameters.use_gpu and call is given
+        return None if is_refused else given(path, model, parameters)
+
+    def encode(*arguments: Any) -> int:
+        return 1 if opened[-1] else call(*arguments)
+
+    monkeypatch.setattr(mtmd, "mtmd_init_from_file", open_file)
+    if call is not given:
+        monkeypatch.setattr(mtmd, function, encode)
+    with Vision(
+        vision._header, context.model, AbortFlag(), KeptImages(), threads=1, is_on_gpu=True
+    ) as other:
+        row = read_plainly(context, other, images)
+        notice = other.tokens_of(images[0]).notice
+        assert notice.startswith("images are encoded on the CPU: the GPU failed (")
+    assert opened == [True, False]
+    assert np.abs(row - expected).max() < 1e-3

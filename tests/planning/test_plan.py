@@ -240,6 +240,8 @@ def test_a_projector_takes_what_the_model_leaves(pair: tuple[Sizes, Sizes], tmp_
     assert made(gpu(large), host(32))[1]
     assert not made(gpu(small), host(32))[1]
     assert not made(gpu(large), host(32), gpu_layers=0)[1]
+    assert not made(gpu(large), host(32), flash_attention="off")[1]
+    assert made(gpu(24), host(32), flash_attention="off")[1]
     assert not made(host(32))[1]
     needed = plan(pair, host(32)).needs[HOST].total / GIB
     assert on_host < needed
