@@ -114,8 +114,8 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> WriteHead:
             how = how.removeprefix("in turn")
         if not how:
             return {"target": write_part("whole", architecture, options)}
-        if how.endswith("EAGLE-3"):
-            options["draft"] = "EAGLE-3"
+        if how.startswith("with "):
+            options["draft"] = how.removeprefix("with ")
         names = {"target": "trunk", "draft": "head"}
         return {role: write_part(part, architecture, options) for role, part in names.items()}
 

@@ -102,16 +102,25 @@ def test_greedy_text_after_images_is_plain_decodings(
             assert more == answer(engine, first, second, more=" but the other", drafter="none")
 
 
-@pytest.mark.parametrize(
-    ("kind", "of_projector"),
-    [
-        ("llama with EAGLE-3", "mlp"),
-        ("qwen35", "qwen2vl_merger"),
-        ("qwen3 in two files", "mlp"),
-        ("gemma4 in two files", "gemma3"),
-        ("qwen35 with EAGLE-3", "qwen2vl_merger"),
-    ],
-)
+HEADS = [
+    ("llama with EAGLE-3", "mlp"),
+    ("qwen35", "qwen2vl_merger"),
+    ("qwen3 in two files", "mlp"),
+    ("gemma4 in two files", "gemma3"),
+    ("qwen35 with EAGLE-3", "qwen2vl_merger"),
+    ("qwen35moe", "qwen3vl_merger"),
+    ("qwen3moe in two files", "internvl"),
+    ("hy_v3 in turn", "pixtral"),
+    ("deepseek2", "internvl"),
+    ("nemotron_h_moe", "pixtral"),
+    ("qwen3 with DFlash 2", "mlp"),
+    ("qwen3 with DSpark", "pixtral"),
+]
+"""A head of each sort, and the kind of a projector for its target."""
+
+
+@pytest.mark.slow(keep=10)
+@pytest.mark.parametrize(("kind", "of_projector"), HEADS)
 @pytest.mark.parametrize("side", [64, 160])
 def test_heads_draft_after_images(
     heads: WriteHead,  # noqa: F811
@@ -133,6 +142,7 @@ def test_heads_draft_after_images(
         more = answer(engine, first, second, more=" but the other", **drafting)
         engine.forget()
         assert more == answer(engine, first, second, more=" but the other", drafter="none")
+        assert answer(engine, first, second, draft_tree=14, **drafting) == plain
         engine.forget()
         answer(engine, **drafting)
         assert rate >= 0.9 * engine.stats.acceptance_rate > 0
@@ -157,7 +167,7 @@ def test_a_text_with_images_is_set_aside_and_goes_on(
         assert engine.stats.image_s == 0
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2vl"])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "qwen2vl", "qwen35"])
 def test_a_text_with_images_goes_on_in_another_process(
     shallow: WriteModel,
     projector: WriteProjector,
@@ -165,17 +175,25 @@ def test_a_text_with_images_goes_on_in_another_process(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The file on disk has the image's cells, so neither it nor the text is read again."""
+    """The file on disk has the image's cells, so neither it nor the text is read again.
+
+    Nor by a draft model with a projector of its own.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    files = {"target": shallow(family), "projector": projector(FAMILIES[family])}
+    kind = FAMILIES[family]
+    files: dict[str, Any] = {"target": shallow(family), "projector": projector(kind)}
+    own = {"draft": files["target"], "draft_projector": projector(kind, gain=1.0001)}
     shown, words = image(1, (96, 96)), " word" * 110
-    with loaded(files, cache_disk=64) as engine:
-        plain = answer(engine, shown, more=words)
-        num_read = engine.stats.prompt_tokens
-    with loaded(files, cache_disk=64) as engine:
-        assert answer(engine, shown, more=words) == plain
-        assert engine.stats.cached_tokens >= num_read - 2
-        assert engine.stats.image_s == 0
+    for pair, drafter in ((files, "auto"), (files | own, "model")):
+        asked: dict[str, Any] = {"more": words, "drafter": drafter, "draft_length": 3}
+        with loaded(pair, cache_disk=64) as engine:
+            plain = answer(engine, shown, **asked)
+            num_read = engine.stats.prompt_tokens
+        with loaded(pair, cache_disk=64) as engine:
+            assert answer(engine, shown, **asked) == plain
+            assert engine.stats.cached_tokens >= num_read - 2
+            assert engine.stats.image_s == 0
+            assert engine.stats.acceptance_rate > 0.95 or drafter == "auto"
 
 
 def test_a_chat_shows_images_where_their_marks_stand(
