@@ -1,4 +1,4 @@
-"""An encoder of images on the device: placed by the plan, within its memory, with the CPU's text."""
+"""An encoder of images on the device: placed by the plan, in its memory, with the CPU's text."""
 
 import re
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def test_the_memory_of_an_encoder_is_what_is_planned_for_it(
 
     Nothing is encoded for that, which takes minutes on a software renderer.
     """
-    sizes = {"width": 1152, "feed_forward": 4304, "num_heads": 16, "num_layers": 1}
+    sizes: dict[str, Any] = {"width": 1152, "feed_forward": 4304, "num_heads": 16, "num_layers": 1}
     path = tmp_path / "mmproj.gguf"
     projector = write_projector(path, "gemma3", **sizes, image_side=896, patch_side=14, merged=4)
     mtmd: Any = mtmd_library.load()
