@@ -16,6 +16,10 @@ MOST_LAYERS, MOST_EXPERTS = 512, 1024
 """LLAMA_MAX_LAYERS and LLAMA_MAX_EXPERTS in llama-hparams.h."""
 MAY_BE_DENSE = frozenset({"hunyuan-dense", "hunyuan_vl"})
 """Architectures of which a mixture of one expert counts as none."""
+NEVER_DENSE = frozenset({"bailingmoe2", "glm4moe", "grovemoe", "smallthinker"})
+"""Architectures that are mixtures, whatever the file says."""
+DENSE_AT_FIRST = frozenset({"lfm2moe"})
+"""Those of which only layers behind the leading dense ones are."""
 PARTS, NUM_PARTS = "rope.dimension_sections", 4
 """How the dimensions of a head are divided between the parts of a position, for M-RoPE."""
 ALWAYS_IN_PARTS = frozenset(
@@ -49,8 +53,20 @@ WITH_EQUAL_HEADS = ROTATING_WHOLE | {
     *("deepseek4", "dflash", "eagle3"),
 }
 """Architectures of which a key is as long as a value, whatever they rotate of it."""
-WITH_WINDOWS = frozenset({"gemma4", "mimo2", "step35"})
+LISTING_WINDOWS = frozenset({"gemma4", "granite_swa", "maple", "mimo2", "spark2_5", "step35"})
 """Architectures of which at least one layer slides a window, as their files list."""
+WITH_WINDOWS = LISTING_WINDOWS | {
+    *("cohere2", "cohere2moe", "exaone-moe", "gemma2", "gemma3n", "gpt-oss", "muse-glimmer"),
+}
+"""With those whose files may list them, or say which layers slide none: the last of so many."""
+WITH_WINDOWS_IF_TOLD = frozenset(
+    {"afmoe", "exaone4", "gemma3", "laguna", "mellum", "olmo2", "plamo3", "smallthinker"}
+)
+"""The same of files that give the length of a window."""
+FIRST_WITHOUT_WINDOW = frozenset({"cohere2moe", "laguna", "smallthinker"})
+"""Architectures of which the first of so many layers slides none, instead of the last."""
+USUAL_PATTERN = 2
+"""At least as many layers are one pattern, where a file does not say it."""
 WITH_DELTA_NETS = frozenset({"qwen3next", "qwen35", "qwen35moe"})
 AS_WIDE_AS_HEADS = frozenset({"lfm2", "lfm2moe"})
 COMPRESSING, INDEXED_RATIO = "deepseek4", 4
@@ -132,6 +148,10 @@ def _why_experts(header: Header) -> str | None:
     is_fitting = num_used <= count <= MOST_EXPERTS and bool(count) == bool(num_used)
     if not is_fitting or (groups and groups >= count):
         return f"it has {count} experts in {groups} groups, of which a token uses {num_used}"
+    num_dense = header.own("leading_dense_block_count")
+    is_mixture = header.architecture in DENSE_AT_FIRST and num_dense < header.num_layers
+    if not count and (is_mixture or header.architecture in NEVER_DENSE):
+        return "it is a mixture without experts"
     used_groups = header.own("expert_group_used_count")
     if groups > 1 and (count % groups or not 0 < used_groups < groups):
         return f"it has {count} experts in {groups} groups, of which a token uses {used_groups}"
@@ -219,12 +239,20 @@ def _why_sizes(header: Header) -> str | None:
 
 
 def _why_windows(header: Header) -> str | None:
-    """Return why the list of layers that slide a window cannot be used."""
-    kind = header.architecture
-    windows = header.metadata.get(f"{kind}.attention.sliding_window_pattern")
-    if kind not in WITH_WINDOWS or not isinstance(windows, tuple):
+    """Return why the layers that slide a window cannot be used: llama.cpp needs one."""
+    kind, count = header.architecture, header.num_layers
+    is_told = kind in WITH_WINDOWS_IF_TOLD and header.own("attention.sliding_window") > 0
+    if not is_told and kind not in WITH_WINDOWS:
         return None
-    return None if any(windows[: header.num_layers]) else "none of its layers slides a window"
+    pattern = header.metadata.get(f"{kind}.attention.sliding_window_pattern", USUAL_PATTERN)
+    if isinstance(pattern, tuple):
+        slides = any(pattern[:count])
+    elif kind in LISTING_WINDOWS:
+        slides = True  # llama.cpp refuses a file without a list itself
+    else:
+        num_layers = count - header.num_heads
+        slides = pattern != 1 and (num_layers > 1 or kind not in FIRST_WITHOUT_WINDOW)
+    return None if slides else "none of its layers slides a window"
 
 
 def _usual_length(header: Header) -> int:

@@ -20,6 +20,8 @@ from specchat.gguf.tensor_types import STORED_TYPES
 from tables import table
 
 ACTIVATIONS = ("i8", "i32", "f64", "q8_1", "q8_K")
+WINDOW = {"attention__sliding_window": 128}
+NO_WINDOW = "none of its layers slides a window"
 EXPERTS = {"expert_count": 8, "expert_used_count": 2}
 QWEN_27B = {
     "embedding_length": 5120,
@@ -116,8 +118,15 @@ def test_a_number_that_llama_cpp_takes_is_not_refused(header: Header, own: dict[
         ("hy_v3", {"rope__dimension_count": 8}, "does not rotate all 16 numbers"),
         ("hy_v3", {"attention__value_length": 8}, "keys have 16 numbers, its values 8"),
         ("olmo2", {"rope__dimension_count": 8}, "does not rotate all 16 numbers"),
-        ("glm4moe", {"rope__dimension_count": 8}, None),
-        ("glm4moe", {"attention__value_length": 8}, "keys have 16 numbers, its values 8"),
+        ("glm4moe", {**EXPERTS, "rope__dimension_count": 8}, None),
+        (
+            *("glm4moe", {**EXPERTS, "attention__value_length": 8}),
+            "keys have 16 numbers, its values 8",
+        ),
+        ("smallthinker", {}, "it is a mixture without experts"),
+        ("smallthinker", EXPERTS, None),
+        ("lfm2moe", {"block_count": 2, "leading_dense_block_count": 2}, None),
+        ("lfm2moe", {"block_count": 2, "leading_dense_block_count": 1}, "without experts"),
         ("mimo2", {"attention__value_length": 8}, None),
         ("deepseek4", {"attention__head_count_kv": 1}, None),
         ("deepseek4", {"attention__head_count_kv": 3}, "compressed keys are not its values"),
@@ -129,6 +138,15 @@ def test_a_number_that_llama_cpp_takes_is_not_refused(header: Header, own: dict[
             *("mimo2", {"attention__sliding_window_pattern": (), "block_count": 2}),
             "none of its layers slides a window",
         ),
+        ("gemma3", {**WINDOW, "attention__sliding_window_pattern": 1}, NO_WINDOW),
+        ("gemma3", {**WINDOW, "attention__sliding_window_pattern": 0}, None),
+        ("gemma3", {**WINDOW, "attention__sliding_window_pattern": 6}, None),
+        ("gemma3", {**WINDOW, "attention__sliding_window_pattern": (False, False)}, NO_WINDOW),
+        ("gemma3", {"attention__sliding_window_pattern": 1}, None),
+        ("gemma3", WINDOW, None),
+        ("cohere2", {"attention__sliding_window_pattern": 1}, NO_WINDOW),
+        ("laguna", {**WINDOW, "block_count": 1}, NO_WINDOW),
+        ("laguna", {**WINDOW, "block_count": 2}, None),
         ("lfm2", {}, None),
         ("lfm2", {"attention__head_count": 2}, "its 2 attention heads of 16 numbers"),
     ],
