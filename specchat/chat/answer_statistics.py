@@ -14,11 +14,12 @@ HEADINGS = ("#", "tokens", "t/s", "speedup", "accepted", "per pass", "first", "d
 
 PROMPT_FIELDS = (
     "prompt_tokens", "cached_tokens", "read_again", "prompt_s", "time_to_first_token_s",
+    "image_tokens", "image_s",
 )  # fmt: skip
 SUMMED_FIELDS = (
     "generated_tokens", "steps", "drafted", "accepted", "nodes",
     "decode_s", "draft_s", "verify_s", "overhead_s", "reasoning_tokens", "reasoning_s",
-    "repeated",
+    "repeated", "forced",
 )  # fmt: skip
 SUMMED_LISTS = ("acceptance_histogram", "drafted_by_position")
 RATIOS = ("acceptance_rate", "tokens_per_step")
@@ -146,7 +147,9 @@ def reading_rate(answers: Iterable[Record], pair: str) -> float | None:
     """Return how many tokens of prompts a pair reads per second; None before it has read many."""
     own = [each for each in answers if each.get("pair") == pair and each.get("prompt_s")]
     num_read = _sum(own, "prompt_tokens") - _sum(own, "cached_tokens")
-    return num_read / _sum(own, "prompt_s") if num_read >= LEAST_READ else None
+    encoding = sum(min(each.get("image_s") or 0.0, each["prompt_s"]) for each in own)
+    seconds = _sum(own, "prompt_s") - encoding
+    return num_read / seconds if num_read >= LEAST_READ and seconds > 0 else None
 
 
 def measured_pairs(answers: Iterable[Record]) -> dict[str, AnswerTotals]:

@@ -10,13 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep, strftime
 from typing import Any
+from urllib.parse import quote
 
 from specchat.errors import StoreBusy, StoreFailed
 from specchat.system.private_files import make_private
 
 TABLES = Path(__file__).with_name("schema.sql").read_text("utf-8")
 """The script that makes the tables."""
-VERSION = 3
+VERSION = 4
 """The version of the tables, which the file stores as its `user_version`; 0 is an empty file."""
 FROM_VERSION_1 = (
     "UPDATE message SET statistics = json_remove(json_set("
@@ -38,7 +39,12 @@ FROM_VERSION_2 = (
     " PRIMARY KEY (message, place));"
 )
 """Adds the tables of images as version 3 had them, whatever later versions make of them."""
-UPDATES = {1: FROM_VERSION_1, 2: FROM_VERSION_2}
+FROM_VERSION_3 = (
+    "CREATE TABLE used (conversation INTEGER NOT NULL, message INTEGER NOT NULL);"
+    "INSERT INTO used VALUES (0, 0);"
+)
+"""Adds the numbers that are not given again."""
+UPDATES = {1: FROM_VERSION_1, 2: FROM_VERSION_2, 3: FROM_VERSION_3}
 """The scripts that bring a file from a version to the next."""
 
 BUSY_TIMEOUT = 10.0
@@ -59,6 +65,7 @@ SCHEMA = {
     "steps": "message, target, data",
     "image": "digest, data",
     "shown": "message, place, name, digest",
+    "used": "conversation, message",
     "preset": "name, system_prompt, sampling, schema",
     "found": "text, reasoning",
 }
@@ -91,9 +98,10 @@ REMOVE_ORPHANS = (
 class Database:
     """A private SQLite file, or a database in memory if `path` is None. For use in one thread.
 
-    Raises StoreFailed if the disk is full or the file cannot be used, and StoreBusy while another
-    program is writing. A damaged file is set aside and replaced by one with its readable rows, as
-    `notice` then reports. If the damage shows only after opening, StoreBusy reports it.
+    Raises StoreFailed if the disk is full, the file cannot be used, or another one is in its place,
+    and StoreBusy while another program is writing. A damaged file is set aside and replaced by one
+    with its readable rows, as `notice` then reports. If the damage shows only after opening,
+    StoreBusy reports it.
     """
 
     def __init__(self, path: Path | None, busy_timeout: float = BUSY_TIMEOUT) -> None:
@@ -160,9 +168,8 @@ class Database:
         """
         if self._path is not None:
             make_private(self._path.parent)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-            self._identity = _identity(os.fstat(descriptor))
-            os.close(descriptor)
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._identity = _identity(self._path)
         deadline = monotonic() + BUSY_TIMEOUT
         while True:
             try:
@@ -220,10 +227,25 @@ class Database:
     def _require_whole(self) -> None:
         if damage := self._damage:
             raise self._failed(damage)
+        if self._path is None or _identity(self._path) == self._identity:
+            return
+        if all(_identity(path) != self._identity for path in _set_aside(self._path)):
+            # the numbers of another file's rows say nothing in this one, nor may it be written
+            raise StoreFailed(
+                f"{self._path} was moved, deleted or replaced while specchat used it: start"
+                " specchat again"
+            )
+        self._connection.close()  # another program recovered it
+        try:
+            self._open()
+        except (OSError, *UNREADABLE) as error:
+            raise self._failed(error) from None
 
     def _failed(self, error: Exception) -> StoreFailed:
         if _is_busy(error):
             return StoreBusy("another program is writing to the history: try again")
+        if isinstance(error, sqlite3.IntegrityError):
+            return StoreFailed("another program deleted this conversation: start a new one")
         if self._recovers_from(error):
             return StoreBusy(f"{self.notice}: try again")
         reason = error.strerror if isinstance(error, OSError) else error
@@ -238,7 +260,7 @@ class Database:
             return False
         self._damage = None
         self._connection.close()
-        if self._identity == _identity(self._path.stat()):  # else another program recovered it
+        if self._identity == _identity(self._path):  # else another program recovered it
             try:
                 self.notice = _replace_damaged(self._path)
             except (OSError, sqlite3.Error) as failure:
@@ -262,8 +284,23 @@ def _is_busy(error: Exception) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in BUSY
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def address_of(path: Path, mode: str) -> str:
+    """Return the URI that opens a file in a mode of SQLite's."""
+    # all of it quoted, as SQLite takes a UNC path's server for an authority
+    return f"file:{quote(str(path.resolve()), safe='')}?mode={mode}"
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what a file is known by, whatever its name; None if it cannot be found."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    return None
+
+
+def _set_aside(path: Path) -> Iterator[Path]:
+    """Yield the damaged files that were replaced by one with their readable rows."""
+    return path.parent.glob(f"{path.stem}.damaged-*{path.suffix}")
 
 
 def _replace_damaged(path: Path) -> str:
@@ -289,7 +326,7 @@ def recover(damaged: Path, fresh: Path) -> tuple[int, int]:
 
     Raises sqlite3.Error if the new file cannot be written.
     """
-    reading = sqlite3.connect(f"{damaged.resolve().as_uri()}?mode=ro", uri=True)
+    reading = sqlite3.connect(address_of(damaged, "ro"), uri=True)
     reading.text_factory = partial(str, encoding="utf-8", errors="replace")
     with closing(reading) as source, closing(sqlite3.connect(fresh)) as target, target:
         for table in ("conversation", "message", "steps", "image", "shown", "preset"):

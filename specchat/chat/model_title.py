@@ -13,7 +13,7 @@ MOST_TOKENS = 32
 MOST_WORDS = 9
 """Models count badly: a title of a few more words is taken, too."""
 LABEL = re.compile(
-    r"(?:title|titel|titre|t\u00edtulo|\u6807\u9898|\u30bf\u30a4\u30c8\u30eb)\s*[:\uff1a]\s*",
+    r"^(?:title|titel|titre|t\u00edtulo|\u6807\u9898|\u30bf\u30a4\u30c8\u30eb)\s*[:\uff1a]\s*",
     re.IGNORECASE,
 )
 MARKS = "#*_`~\"'\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019\u300c\u300d\u300e\u300f "

@@ -1,4 +1,4 @@
--- The tables of the store, as version 3 of the file. A change of these tables, or of what they hold,
+-- The tables of the store, as version 4 of the file. A change of these tables, or of what they hold,
 -- needs a script in database.py that brings files of the version before to the next.
 
 CREATE TABLE conversation (
@@ -50,6 +50,11 @@ CREATE TABLE shown ( -- the images of messages
     digest TEXT NOT NULL REFERENCES image,
     PRIMARY KEY (message, place)
 );
+CREATE TABLE used ( -- the largest numbers that rows had before they were removed
+    conversation INTEGER NOT NULL,
+    message INTEGER NOT NULL
+);
+INSERT INTO used VALUES (0, 0);
 CREATE TABLE preset (
     name TEXT PRIMARY KEY,
     system_prompt TEXT NOT NULL,

@@ -55,6 +55,24 @@ REMOVE_OLD_STEPS = (
 REMOVE_IMAGES = "DELETE FROM image WHERE digest NOT IN (SELECT digest FROM shown)"
 """Removes the images that no message shows any more."""
 
+LAST_NUMBERS = (
+    "SELECT coalesce((SELECT max(id) FROM conversation), 0),"
+    " coalesce((SELECT max(id) FROM message), 0)"
+)
+KEEP_NUMBERS = "UPDATE used SET conversation = max(conversation, ?), message = max(message, ?)"
+NEXT_NUMBER = "(SELECT 1 + max(used.{0}, coalesce((SELECT max(id) FROM {0}), 0)) FROM used)"
+"""The number of a new row, which none had before: other programs may still have that one open."""
+ADD_CONVERSATION = (
+    "INSERT INTO conversation"  # noqa: S608 -- ours
+    " (id, title, created, changed, system_prompt, pair, preset, schema)"
+    f" VALUES ({NEXT_NUMBER.format('conversation')}, '', ?, ?, ?, ?, ?, ?)"
+)
+ADD_MESSAGE = (
+    "INSERT INTO message"  # noqa: S608 -- ours
+    " (id, conversation, parent, role, text, created, attachments, reasoning, tool_calls, mark,"
+    f" schema) VALUES ({NEXT_NUMBER.format('message')}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
 ADD_STEPS = "INSERT INTO steps (message, target, data) SELECT id, ?, ? FROM message WHERE id = ?"
 
 
@@ -119,9 +137,7 @@ class Store(Database, AbstractContextManager["Store"]):
         """Create a conversation and return it."""
         now = time()
         row = self.run(
-            "INSERT INTO conversation"
-            " (title, created, changed, system_prompt, pair, preset, schema)"
-            " VALUES ('', ?, ?, ?, ?, ?, ?)",
+            ADD_CONVERSATION,
             (now, now, storable(system_prompt), pair, preset, schema_column(schema)),
         )
         return Conversation(row, "", now, now, system_prompt, pair, preset=preset, schema=schema)
@@ -164,9 +180,9 @@ class Store(Database, AbstractContextManager["Store"]):
         """Set what the answers of a conversation look like; None for any text."""
         self.change(number, schema=schema_column(schema))
 
-    def delete(self, number: int) -> None:
-        """Delete a conversation; `restore` can undo that for a day."""
-        self.change(number, deleted=time())
+    def delete(self, number: int, *, permanently: bool = False) -> None:
+        """Delete a conversation; `restore` can undo that for a day, or until `purge` at most."""
+        self.change(number, deleted=0.0 if permanently else time())
 
     def restore(self, number: int) -> None:
         """Restore a deleted conversation."""
@@ -176,10 +192,13 @@ class Store(Database, AbstractContextManager["Store"]):
         """Permanently remove what was deleted at least `older_than` seconds ago, and old steps."""
         before = time() - older_than
         with self.transaction() as database:
+            last = database.execute(LAST_NUMBERS).fetchone()
             removed = [
                 database.execute("DELETE FROM message WHERE deleted <= ?", (before,)).rowcount,
                 database.execute("DELETE FROM conversation WHERE deleted <= ?", (before,)).rowcount,
             ]
+            if any(removed):
+                database.execute(KEEP_NUMBERS, last)
             database.execute(REMOVE_OLD_STEPS, (MAX_TOTAL_BYTES,))
             database.execute(REMOVE_IMAGES)
         if any(removed):
@@ -211,7 +230,10 @@ class Store(Database, AbstractContextManager["Store"]):
         schema: str = "",
         images: Sequence[Image] = (),
     ) -> Message:
-        """Add a message below its parent and make it the end of the current branch."""
+        """Add a message below its parent and make it the end of the current branch.
+
+        That restores a conversation which another program deleted but a moment ago.
+        """
         now, text, reasoning = time(), storable(text), storable(reasoning)
         calls, schema = storable_calls(tool_calls), storable(schema)
         files = [
@@ -221,12 +243,7 @@ class Store(Database, AbstractContextManager["Store"]):
         kept = json.dumps([asdict(file) for file in files]) if files else None
         values = conversation, parent, role, text, now, kept, reasoning, calls_column(calls)
         with self.transaction() as database:
-            row = database.execute(
-                "INSERT INTO message"
-                " (conversation, parent, role, text, created, attachments, reasoning, tool_calls,"
-                " mark, schema) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*values, mark, schema),
-            ).lastrowid
+            row = database.execute(ADD_MESSAGE, (*values, mark, schema)).lastrowid
             for place, image in enumerate(images):
                 digest, name = image.digest.hex(), storable(image.name)
                 if not database.execute(HAS_IMAGE, (digest,)).fetchone():
@@ -235,7 +252,7 @@ class Store(Database, AbstractContextManager["Store"]):
                     "INSERT INTO shown VALUES (?, ?, ?, ?)", (row, place, name, digest)
                 )
             database.execute(
-                "UPDATE conversation SET leaf = ?, changed = ?,"
+                "UPDATE conversation SET leaf = ?, changed = ?, deleted = NULL,"
                 " title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
                 (row, now, title_of(text), conversation),
             )
@@ -336,7 +353,8 @@ class Store(Database, AbstractContextManager["Store"]):
 
     def saved_seconds(self) -> tuple[float, float]:
         """Return the seconds that speculation saved in all answers, today and ever."""
-        midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        # a zone would keep its offset of now, which may be another one at midnight
+        midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)  # noqa: DTZ005
         ((today, ever),) = self.rows(
             "SELECT TOTAL(saved * (created >= ?)), TOTAL(saved) FROM ("
             " SELECT created, json_extract(statistics, '$.saved_s') AS saved FROM message"

@@ -4,9 +4,8 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from urllib.parse import quote
 
-from specchat.chat.database import BUSY_TIMEOUT, UNREADABLE
+from specchat.chat.database import BUSY_TIMEOUT, UNREADABLE, address_of
 from specchat.errors import StoreFailed
 from specchat.images.image import Image
 
@@ -31,8 +30,7 @@ class ImageFiles:
 
     def read(self, name: str, digest: bytes) -> bytes:
         """Return the bytes of an image, in any thread. Raises StoreFailed."""
-        # all of it quoted, as SQLite takes a UNC path's server for an authority
-        address = f"file:{quote(str(self._path.resolve()), safe='')}?mode=ro"
+        address = address_of(self._path, "ro")
         try:
             with closing(sqlite3.connect(address, timeout=BUSY_TIMEOUT, uri=True)) as file:
                 rows: list[tuple[bytes]] = file.execute(READ_IMAGE, (digest.hex(),)).fetchall()
@@ -52,10 +50,11 @@ class ImageFiles:
 
         What fails here fails again, and is reported, when the message is added with its images.
         """
+        address = address_of(self._path, "rw")  # which makes no file, as that would not be private
         with (
             suppress(sqlite3.Error, StoreFailed),
             closing(
-                sqlite3.connect(self._path, timeout=BUSY_TIMEOUT, isolation_level=None)
+                sqlite3.connect(address, timeout=BUSY_TIMEOUT, isolation_level=None, uri=True)
             ) as file,
         ):
             # the lock is held while the bytes are copied, not while a disk writes them

@@ -10,7 +10,7 @@ from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, 
 from specchat.chat.conversation import Conversation, Message, with_attachments
 from specchat.chat.draft import forget_drafts
 from specchat.chat.export import EXPORTS, as_json, date_text, image_line, write_export
-from specchat.chat.store import Store, default_path
+from specchat.chat.store import UNDO_SECONDS, Store, default_path
 from specchat.cli.terminal import (
     confirm,
     has_colours,
@@ -154,8 +154,8 @@ def _delete(store: Store, arguments: argparse.Namespace) -> None:
             say("nothing deleted")
             return
     for conversation in chosen:
-        store.delete(conversation.id)
-    store.purge(0.0)
+        store.delete(conversation.id, permanently=True)
+    store.purge(0.0 if arguments.all else UNDO_SECONDS)
     if arguments.all:
         forget_drafts(default_path())
     say(f"{number} deleted")

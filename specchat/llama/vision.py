@@ -48,13 +48,15 @@ class ReadImage:
     """What a model reads of an image: tokens, and the states of its parts that were encoded."""
 
     tokens: ImageTokens
+    file_bytes: int
+    """The size of the image's file, which its parts are encoded from."""
     states: dict[int, HiddenStates] = field(default_factory=dict)
 
     @property
     def num_bytes(self) -> int:
         """About the memory that it takes."""
         states = sum(each.nbytes for each in self.states.values())
-        return TOKEN_BYTES * len(self.tokens.tokens) + states
+        return self.file_bytes + TOKEN_BYTES * len(self.tokens.tokens) + states
 
 
 class Vision(AbstractContextManager["Vision"]):
@@ -99,7 +101,7 @@ class Vision(AbstractContextManager["Vision"]):
         with self._lock:
             if self._is_closed:
                 raise EngineFailed("the engine is closed: load it again")
-            read = self._read(image) or ReadImage(self._tokenized(image))
+            read = self._read(image) or ReadImage(self._tokenized(image), image.num_bytes)
             self._images.put((self, image.digest), read)
             for cells in read.tokens.cells:
                 self._model.images[cells.ids[0]] = cells

@@ -85,3 +85,24 @@ def test_how_fast_a_pair_reads_is_known_once_it_has_read_enough() -> None:
     server = {"pair": "a", "prompt_tokens": 9000}
     assert reading_rate([read, other, server], "a") is None
     assert reading_rate([read, other, read, server], "a") == 120.0
+
+
+def test_encoding_images_is_no_reading() -> None:
+    """It takes as long whatever the text beside them."""
+    read = {
+        "pair": "a",
+        "prompt_tokens": 600,
+        "cached_tokens": 0,
+        "prompt_s": 34.0,
+        "image_s": 30.0,
+    }
+    assert reading_rate([read], "a") == 150.0
+
+
+def test_a_part_that_continues_an_answer_reads_no_image_again() -> None:
+    """The time of the image stays beside that of the prompt; what was forced adds up."""
+    first = part(60) | {"prompt_s": 4.0, "image_s": 3.2, "image_tokens": 64, "forced": 40}
+    second = part(5) | {"prompt_s": 0.1, "image_s": 0.0, "image_tokens": 0, "forced": 2}
+    whole = combine_parts(first, second)
+    names = ("prompt_s", "image_s", "image_tokens", "forced")
+    assert [whole[name] for name in names] == [4.0, 3.2, 64, 42]

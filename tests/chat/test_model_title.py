@@ -16,6 +16,7 @@ from tables import table
         ("「投机解码入门」", "投机解码入门"),
         ("标题\uff1a节省显存", "节省显存"),
         ("What is C++?", "What is C++?"),
+        ("Subtitle: A day in May", "Subtitle: A day in May"),
     ],
 )
 def test_a_title_is_taken_without_its_marks(text: str, title: str) -> None:

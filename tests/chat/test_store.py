@@ -8,17 +8,20 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from specchat.chat import store as store_module
 from specchat.chat.conversation import ChatSchema, Tree
 from specchat.chat.database import VERSION
 from specchat.chat.preset import Preset
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Piece, ToolCall
-from specchat.errors import ConversationNotFound, StoreFailed
+from specchat.errors import ConversationNotFound, StoreBusy, StoreFailed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DYING = """
@@ -475,3 +478,113 @@ def test_saved_seconds_are_added_up_of_today_and_of_all_days() -> None:
         with store.transaction() as database:
             database.execute("UPDATE message SET created = 0 WHERE id = 1")
         assert store.saved_seconds() == (4.0, 5.5)
+
+
+def test_numbers_are_not_given_again(path: Path) -> None:
+    """Else what a program still writes to a removed answer would replace another one."""
+    with Store(path) as first, Store(path) as second:
+        removed = first.begin().id
+        answer = first.add(removed, "assistant", "")
+        second.delete(removed, permanently=True)
+        second.purge()
+        number = second.begin().id
+        other = second.add(number, "assistant", "")
+        second.write(other.id, "Another answer", finish="stop")
+        first.write(answer.id, "The answer", finish="stop")
+        assert (number, other.id) != (removed, answer.id)
+        assert [each.text for each in second.tree(number).values()] == ["Another answer"]
+        with pytest.raises(StoreFailed, match="another program deleted this conversation"):
+            first.add(removed, "user", "And now?")
+
+
+def test_an_older_file_gives_no_numbers_again_either(path: Path) -> None:
+    """It had no table for them."""
+    with Store(path) as store:
+        before = store.add(store.begin().id, "user", "Before").id
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript("DROP TABLE used; PRAGMA user_version = 3")
+    with Store(path) as store:
+        store.delete(1, permanently=True)
+        store.purge()
+        assert store.add(store.begin().id, "user", "After").id > before
+
+
+def test_deleting_for_good_leaves_what_can_be_restored(path: Path) -> None:
+    """Another program has promised that."""
+    with Store(path) as store:
+        kept, removed = store.begin().id, store.begin().id
+        message = store.add(kept, "user", "Kept for a day").id
+        store.add(removed, "user", "Removed")
+        store.delete_messages([message])
+        store.delete(removed, permanently=True)
+        store.purge()
+        store.delete_messages([message], undo=True)
+        assert [each.text for each in store.tree(kept).values()] == ["Kept for a day"]
+        assert not store.tree(removed)
+
+
+def test_a_new_message_restores_its_conversation(path: Path) -> None:
+    """Another program deleted it, and would remove the message a day later."""
+    with Store(path) as store:
+        number = store.begin().id
+        store.delete(number)
+        store.add(number, "user", "Still here")
+        assert store.conversation(number).title == "Still here"
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_file_that_is_gone_is_reported(path: Path, *, is_replaced: bool) -> None:
+    """What is written to it would be lost without a word, and another's numbers say nothing."""
+    with Store(path) as store:
+        number = store.begin().id
+        path.rename(path.with_name("elsewhere.db"))
+        if is_replaced:
+            with Store(path) as other:
+                other.add(other.begin().id, "user", "Another")
+        for use in (lambda: store.add(number, "user", "Lost"), lambda: store.tree(number)):
+            with pytest.raises(StoreFailed, match="moved, deleted or replaced"):
+                use()
+
+
+def test_a_file_that_another_program_recovered_is_used_on(path: Path) -> None:
+    """The one set aside is not in the history any more."""
+    damage = sqlite3.DatabaseError("damaged")
+    damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    with Store(path) as first, Store(path) as second:
+        number = first.begin().id
+        first.add(number, "user", "Before")
+        second.note_damage(damage)
+        with pytest.raises(StoreBusy, match="damaged"):
+            second.conversations()
+        first.add(number, "user", "After")
+        assert [each.text for each in second.tree(number).values()] == ["Before", "After"]
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the zone cannot be set here")
+def test_today_begins_at_midnight_also_when_the_clock_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The offset at midnight is the one that counts."""
+    set_zone = getattr(time, "tzset")  # noqa: B009 -- Windows has none
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    set_zone()
+    try:
+        noon = datetime(2026, 3, 29, 12)  # noqa: DTZ001 -- in the zone above
+        midnight = datetime(2026, 3, 29)  # noqa: DTZ001
+
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> Any:
+                return noon
+
+        monkeypatch.setattr(store_module, "datetime", Clock)
+        with Store(None) as store:
+            number = store.begin().id
+            for created in (midnight.timestamp() - 1, midnight.timestamp()):
+                answer = store.add(number, "assistant", "").id
+                store.write(answer, "Yes.", finish="stop", statistics={"saved_s": 2.0})
+                store.run("UPDATE message SET created = ? WHERE id = ?", (created, answer))
+            assert store.saved_seconds() == (2.0, 4.0)
+    finally:
+        monkeypatch.undo()
+        set_zone()

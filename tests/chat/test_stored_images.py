@@ -10,7 +10,9 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import cast
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -102,7 +104,7 @@ def test_a_file_of_an_older_version_takes_images(path: Path, version: int) -> No
         number = store.begin().id
         asked = store.add(number, "user", "Before")
     with closing(sqlite3.connect(path)) as file:
-        file.executescript("DROP TABLE shown; DROP TABLE image")
+        file.executescript("DROP TABLE shown; DROP TABLE image; DROP TABLE used")
         file.execute(f"PRAGMA user_version = {version}")
     for _ in range(2):
         with Store(path) as store:
@@ -275,3 +277,24 @@ def test_exports_have_images() -> None:
     text = as_markdown(*asked)
     assert "\n*Image: cat.png (12.4 kB)*\n" in text
     assert "\n*Image: dog <b>.png (12.4 kB)*\n\nWhat is it?\n" in text
+
+
+def test_an_image_kept_ahead_makes_no_file(path: Path) -> None:
+    """SQLite would make one that others can read."""
+    with Store(path) as store:
+        for each in path.parent.glob(f"{path.name}*"):
+            each.unlink()
+        store.keep_image(CAT)
+        assert not path.exists()
+
+
+def test_the_address_of_a_file_on_a_share_has_no_server() -> None:
+    """SQLite refuses one."""
+
+    class Share(PurePosixPath):
+        def resolve(self) -> PureWindowsPath:
+            return PureWindowsPath(r"\\server\share\history.db")
+
+    address = database.address_of(cast("Path", Share()), "ro")
+    assert urlsplit(address).netloc == ""
+    assert unquote(urlsplit(address).path) == r"\\server\share\history.db"

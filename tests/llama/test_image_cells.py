@@ -11,6 +11,7 @@ from specchat.errors import InvalidOption
 from specchat.llama.image_cells import (
     ImageCells,
     ImageIndex,
+    ImageTokens,
     cells_left,
     ids_of,
     image_at,
@@ -18,6 +19,7 @@ from specchat.llama.image_cells import (
     without_part,
 )
 from specchat.llama.token_positions import Positions
+from specchat.llama.vision import ReadImage
 
 
 def cells(identity: bytes, count: int, num_positions: int) -> ImageCells:
@@ -98,3 +100,8 @@ def test_an_image_is_gone_with_the_prompt_that_has_it() -> None:
     assert found
     shown.clear()
     assert not found
+
+
+def test_what_is_read_of_an_image_counts_its_file() -> None:
+    """Its parts are encoded from it, and a file of few pixels may be large."""
+    assert ReadImage(ImageTokens([1, 2], ()), 20 << 20).num_bytes > 20 << 20

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from specchat.chat.stored_steps import StoredSteps
-from specchat.errors import ContextFull, InvalidOption, SpecchatError, StoreBusy
+from specchat.errors import ContextFull, InvalidOption, SpecchatError, StoreFailed
 from specchat.requests.answer_update import Update
 from specchat.structured.unfinished import unfinished_place
 from specchat.tui.commands import KeyOf
@@ -224,7 +224,7 @@ class Answers:
             return False
         try:
             chat.withdraw(answer, before)
-        except StoreBusy:
+        except StoreFailed:
             return False
         if reason:
             self._view.notify(reason, severity="warning")

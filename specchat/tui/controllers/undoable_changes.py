@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from specchat.chat.conversation import Mark, Message
-from specchat.errors import StoreBusy
+from specchat.errors import StoreFailed
 from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.conversations import Conversations
 
@@ -16,7 +16,7 @@ class UndoableChanges:
     def __init__(self, conversations: Conversations, options: AnswerOptions) -> None:
         """Begin with nothing to undo."""
         self._chat, self._options = conversations, options
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], bool | None]] = []
 
     def pin(self, message: int) -> bool:
         """Pin a message, or unpin it; return True if it is pinned now. `undo` reverts that."""
@@ -61,16 +61,16 @@ class UndoableChanges:
         parent, before = chat.tree[message].parent, chat.leaf
         number = chat.stored_number()
         below = chat.tree.below(message)
-        chat.store.delete_messages(below)
-        chat.tree.remove(message)
-        chat.set_leaf(chat.tree.newest_leaf(parent))
 
         def restore() -> None:
             chat.store.delete_messages(below, undo=True)
             chat.store.change(number, leaf=before)
             chat.open(number)
 
-        self._undo.append(restore)
+        chat.store.delete_messages(below)
+        self._undo.append(restore)  # even if the next write fails
+        chat.tree.remove(message)
+        chat.set_leaf(chat.tree.newest_leaf(parent))
 
     def delete_conversation(self, number: int) -> None:
         """Delete a conversation; `undo` restores it, and opens it if it was open."""
@@ -94,14 +94,14 @@ class UndoableChanges:
         before = {name: changed[name] for name in options if name in changed}
         changed.update(options)
 
-        def restore() -> None:
+        def restore() -> bool:
             if any(changed.get(name) != value for name, value in options.items()):
-                self.undo()  # they were changed since: what was done before them
-                return
+                return self.undo()  # they were changed since: what was done before them
             for name in options:
                 del changed[name]
             changed.update(before)
             on_undo()
+            return True
 
         self._undo.append(restore)
 
@@ -111,11 +111,10 @@ class UndoableChanges:
             return False
         restore = self._undo.pop()
         try:
-            restore()
-        except StoreBusy:
+            return restore() is not False
+        except StoreFailed:
             self._undo.append(restore)
             raise
-        return True
 
     def _set_mark(self, message: int, mark: Mark) -> None:
         """Mark a message, or take its mark away."""
