@@ -12,6 +12,8 @@ NUM_ERRORS = 2.0
 """So is one that is within as many standard errors of it."""
 FINE = 1.5
 """Smaller speedups have two decimals: 1.06 would be "1.1x"."""
+WITH_REPEATS, WITHOUT_REPEATS = "with repeats", "without repeats"
+"""What figures are of, where passages that an answer says over and over count in some of them."""
 LEAST_SAVED = 0.1
 """Seconds."""
 NOTABLE_COST = 1.01
@@ -127,6 +129,14 @@ def positions_text(accepted_by_position: Sequence[float]) -> str:
     return ", ".join(f"{n}: {percent(share)}" for n, share in enumerate(accepted_by_position, 1))
 
 
+def accepted_share(rate: float, repeated: int | None) -> str:
+    """Return the acceptance rate of an answer, and whether passages that repeat are part of it.
+
+    Speedups leave those out, so that beside one it looks too high.
+    """
+    return f"{percent(rate)} accepted" + f" {WITH_REPEATS}" * bool(repeated)
+
+
 def short_line(statistics: Mapping[str, Any]) -> str:
     """Return the speed, the speedup and the acceptance of an answer; empty without tokens."""
     if not statistics.get("generated_tokens"):
@@ -134,7 +144,8 @@ def short_line(statistics: Mapping[str, Any]) -> str:
     parts = _rate(statistics)
     if statistics.get("drafted"):
         parts += _gain_texts(statistics)
-        parts.append(f"{percent(statistics.get('acceptance_rate', 0.0))} accepted")
+        rate = statistics.get("acceptance_rate", 0.0)
+        parts.append(accepted_share(rate, statistics.get("repeated")))
     return " · ".join(parts)
 
 
@@ -175,7 +186,8 @@ def accepted_text(statistics: Mapping[str, Any]) -> str:
     if not drafted:
         return "nothing drafted"
     accepted = percent(statistics.get("acceptance_rate", 0.0))
-    return f"{accepted} of {drafted} draft tokens accepted"
+    repeats = f" {WITH_REPEATS}" * bool(statistics.get("repeated"))
+    return f"{accepted} of {drafted} draft tokens accepted{repeats}"
 
 
 def drafting_text(statistics: Mapping[str, Any]) -> str:

@@ -184,7 +184,8 @@ def _lane_lines(
     lane = whole.until(seconds)
     full = round(width * lane.num_tokens / whole.num_tokens)
     bar = Text.assemble(("━" * full, "bold"), ("─" * (width - full), "dim"))
-    title, figures = Text(whole.name, "bold"), Text(lane_figures(race, lane, whole))
+    name = whole.name if cell_len(whole.name) <= width else whole.short_name
+    title, figures = Text(name, "bold"), Text(lane_figures(race, lane, whole))
     if figures.cell_len > width:
         figures = Text(figures.plain.split(" · ")[0])
     title.truncate(width, overflow="ellipsis")

@@ -15,7 +15,7 @@ from specchat.decoding.repeats import Repeats
 from specchat.decoding.replay import Replay
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import Gain, compared
-from specchat.drafter_registry import DRAFTERS, PLAIN
+from specchat.drafter_registry import DRAFTERS, PLAIN, TokenOrigin
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, SpecchatError
 from specchat.formats.chat_message import ChatMessage
@@ -59,8 +59,16 @@ class Lane:
     @property
     def name(self) -> str:
         """The lane's name, with its drafters."""
+        return self._named(lambda of: of.label)
+
+    @property
+    def short_name(self) -> str:
+        """The same for narrow screens."""
+        return self._named(lambda of: of.name)
+
+    def _named(self, name_of: Callable[[TokenOrigin], str]) -> str:
         drafter = DRAFTERS.get(self.drafter)
-        by = " and ".join(origin.label for origin in drafter.origins) if drafter else self.drafter
+        by = " and ".join(map(name_of, drafter.origins)) if drafter else self.drafter
         return f"with {by}" if by else "plain decoding"
 
     @property
@@ -289,8 +297,9 @@ class RacedAnswer:
         `title` is the target's name if it has a better one than its file says.
         """
         best = min(self._rounds, key=lambda lanes: sum(lane.seconds for lane in lanes))
+        draft = facts.draft and facts.draft.removeprefix(f"{facts.target}, ")  # of a head
         return Race(
-            prompt, title or facts.target, facts.draft, *best, self.gain,
+            prompt, title or facts.target, draft, *best, self.gain,
             file=facts.target_file, machine=_machine(facts), version=__version__,
             date=strftime("%Y-%m-%d"),
         )  # fmt: skip

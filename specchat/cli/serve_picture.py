@@ -7,7 +7,13 @@ from time import time
 from typing import TYPE_CHECKING
 
 from specchat.safe_text import in_one_line
-from specchat.wording import duration_text, percent, speedup_cell, speedup_text
+from specchat.wording import (
+    accepted_share,
+    duration_text,
+    percent,
+    speedup_cell,
+    speedup_text,
+)
 
 if TYPE_CHECKING:
     from specchat.server.activity import ServedRequest, Totals
@@ -174,7 +180,7 @@ def log_line(request: "ServedRequest") -> str:
     parts = [
         f"{request.number} {request.client} {request.api}: {_tokens(request)} tokens",
         f"{statistics.tokens_per_second:.0f} tokens/s" if statistics.decode_s else "",
-        f"{percent(statistics.acceptance_rate)} accepted" if statistics.drafted else "",
+        accepted_share(statistics.acceptance_rate, statistics.repeated) * bool(statistics.drafted),
         f"{statistics.tokens_per_step:.1f} per step" if statistics.drafted else "",
         _speedup(request),
         f"waited {duration_text(request.waited_s)}" if request.waited_s >= 1 else "",

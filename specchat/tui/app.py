@@ -296,8 +296,7 @@ class ChatApp(App[None]):
         if action in OFFER_COMMANDS:
             return self.state.hint.accepts(action)
         if action in {"stop", CANCEL_EDIT}:
-            ends = self.state.questions.ends
-            return ends == action or (None if action == "stop" and not ends else False)
+            return self.state.questions.ends == action
         return super().check_action(action, parameters)
 
     async def run_action(

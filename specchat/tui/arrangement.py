@@ -41,13 +41,14 @@ class Arrangement:
     def place(self) -> None:
         """Show the panel beside the chat, or else the strip, and the panel over it if opened.
 
-        Without messages there is no strip.
+        Without messages there is no strip, and room for all lines of the hint.
         """
         has_room, panel = self._has_room, self._app.query_one(Panel)
         self._opens_panel = self._opens_panel and not has_room
         panel.set_class(not has_room, "-over")
         panel.display = self.wants_panel if has_room else self._opens_panel
         has_messages = self._app.query_one(Transcript).display
+        self._app.query_one("#desk").set_class(not has_messages, "-start")
         self._app.query_one(Strip).display = has_messages and not (has_room and self.wants_panel)
 
     def place_status(self, line: Static) -> None:

@@ -154,6 +154,14 @@ def test_a_stop_is_never_lost(begun: int, num_parts: int) -> None:
     assert len(engine.parts) == num_parts
 
 
+def test_a_titled_race_has_no_raw_name() -> None:
+    """Nor in its draft's: that of a head begins with the target's."""
+    engine = RacingEngine()
+    engine.facts = replace(engine.facts, draft="t, trained head")
+    race = run_race(engine, QUESTION, {"drafter": "auto"}, print, print, title="smollm2-135m")
+    assert (race.target, race.draft) == ("smollm2-135m", "trained head")
+
+
 def test_an_empty_answer_is_an_error() -> None:
     """There is nothing to compare."""
     with pytest.raises(SpecchatError, match="wrote nothing"):
@@ -196,6 +204,12 @@ def test_a_frame_shows_what_is_decoded_by_then() -> None:
     assert race.verdict not in now
     assert end.splitlines()[1].startswith(f" {race.verdict} ")
     assert race.details() in end
+
+
+def test_a_narrow_frame_names_both_drafters() -> None:
+    """By their short names, rather than one of them and a part of the other."""
+    titles = [line.plain for line in frame(race_of(), 3.0, 54, 12) if "with" in line.plain]
+    assert [each.split("   ")[-1].strip() for each in titles] == ["with draft and suffix"]
 
 
 def test_the_result_stands_at_the_top_in_its_colour() -> None:

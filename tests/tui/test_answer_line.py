@@ -9,8 +9,9 @@ from textual.widgets import Static
 
 from scripted_chat import Script, chat
 from specchat.decoding.chunk import Finish
-from specchat.options.declarations import ScreenOptions
+from specchat.options.declarations import ChatOptions, ScreenOptions
 from specchat.tui.app import ChatApp
+from specchat.tui.texts.fitting import fitted
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.strip import Strip
@@ -39,6 +40,31 @@ async def test_one_line_stands_below_an_answer(size: tuple[int, int]) -> None:
         app.query_one(Composer).focus()
         await until(pilot, lambda: note(app).size.height == 1)
         assert "tokens per target pass" not in str(note(app).render())
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [(42, "scripted · 3 tokens · first token 0.12 s"), (39, "scripted · 3 tokens"), (1, "scripted")],
+)
+def test_facts_that_do_not_fit_are_left_out_from_the_end(width: int, shown: str) -> None:
+    """As a whole: the first one stays in any case."""
+    assert fitted("scripted · 3 tokens · first token 0.12 s", width) == shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+async def test_no_fact_below_an_answer_is_cut(width: int) -> None:
+    """What ended the answer comes first, and what to do about it."""
+    script = Script(["round and round\n" * 10_000], finds_loops=True, pause=0.002)
+    app = chat(script, chat=ChatOptions(repeat_limit=100))
+    async with app.run_test(size=(width, 30)) as pilot:
+        await say(pilot, "Sing")
+        whole = str(note(app).content).split(" · ")
+        await until(pilot, lambda: whole[0] in screen_text(app))
+        shown = str(note(app).render()).split(" · ")
+        assert shown == whole[: len(shown)]
+        assert len(shown) > 1
+        assert len(" · ".join(shown)) <= note(app).content_size.width
 
 
 @pytest.mark.slow

@@ -189,7 +189,7 @@ def test_what_was_read_again_is_below_the_prompt() -> None:
         ),
         (
             {"speedup": 2.0, "accepted": 40, "steps": 50, "repeated": 30},
-            "30 tokens that repeat a passage do not count.",
+            "The speedup leaves out 30 tokens that repeat a passage; what was accepted does not.",
         ),
     ],
 )

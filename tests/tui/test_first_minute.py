@@ -29,6 +29,7 @@ from specchat.tui.controllers.pulls import Pulls, PullState
 from specchat.tui.setup import Offer, PairChoice
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.transcript import Transcript
+from specchat.tui.widgets.welcome import QUESTIONS
 from tui.driving import agree, hint, say, screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -91,8 +92,8 @@ async def test_two_pairs_are_offered_with_their_sizes_and_keys(hub: HubServer) -
         lines = hint(app).splitlines()
         assert lines[0].startswith("The demo pair is tiny · F8")
         assert lines[1:] == [
-            "Ctrl+Y downloads large (200 kB, recommended for this machine)",
-            f"Ctrl+S downloads {TRIAL} (50.0 kB, to try things out)",
+            "Ctrl+Y downloads large, recommended here · 200 kB",
+            f"Ctrl+S downloads {TRIAL}, to try things out · 50.0 kB",
         ]
         assert app.focused is app.query_one(Composer)
     assert hub.seen == []
@@ -100,11 +101,14 @@ async def test_two_pairs_are_offered_with_their_sizes_and_keys(hub: HubServer) -
 
 @pytest.mark.slow
 async def test_a_small_screen_keeps_its_room_for_the_chat() -> None:
-    """The hint takes one row there, and the figures two."""
+    """The hint takes one row there, unlike on the start screen, and the figures two."""
     script = Script(["words and more words " * 30])
     app = first_chat(script)
     async with app.run_test(size=(60, 20)) as pilot:
         await offered(pilot)
+        await until(pilot, lambda: app.query_one("#hint").size.height == 3)
+        shown = screen_text(app)
+        assert all(key in shown for key in ("F8: better models", "Ctrl+Y", "Ctrl+S", *QUESTIONS))
         await say(pilot, "Please")
         await until(pilot, lambda: "2.2x faster" in screen_text(app))
         await pilot.pause(0.2)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 SIZE = (110, 34)
 ROUND = "round and round\n"
 RUNNING = "repeats itself · Esc stops"
-STOPPED = "stopped: repeats itself · /regenerate repeat_penalty=1.1"
+STOPPED = "stopped: repeating · /regenerate repeat_penalty=1.1"
 
 
 def looping(text: str = ROUND * 10_000) -> Script:
@@ -104,10 +104,10 @@ async def test_a_text_that_goes_on_is_no_loop() -> None:
 @table(
     ("finish", "temperature", "words"),
     [
-        ("cancelled", 0.0, "stopped: repeats itself · /regenerate temperature=0.8"),
-        ("length", 1.0, "token limit reached: repeats itself · /regenerate repeat_penalty=1.1"),
-        ("context", 0.0, "context full: repeats itself · /regenerate temperature=0.8"),
-        (None, 0.0, "interrupted: repeats itself · /regenerate temperature=0.8"),
+        ("cancelled", 0.0, "stopped: repeating · /regenerate temperature=0.8"),
+        ("length", 1.0, "token limit reached: repeating · /regenerate repeat_penalty=1.1"),
+        ("context", 0.0, "context full: repeating · /regenerate temperature=0.8"),
+        (None, 0.0, "interrupted: repeating · /regenerate temperature=0.8"),
     ],
 )
 def test_the_line_below_says_how_to_answer_again(
@@ -119,15 +119,15 @@ def test_the_line_below_says_how_to_answer_again(
     """
     figures = {"repeating": 60, "asked_with": {"temperature": temperature}, "generated_tokens": 9}
     assert line_below(finish, figures, key_of).newest == f"{words} · 9 tokens"
-    assert "repeats" not in line_below("stop", figures, key_of).newest
+    assert "repeating" not in line_below("stop", figures, key_of).newest
 
 
 @table(
     ("penalty", "words"),
     [
-        (1.05, "stopped: repeats itself · /regenerate repeat_penalty=1.15"),
-        (1.1, "stopped: repeats itself · /regenerate repeat_penalty=1.2"),
-        (1.5, "stopped: repeats itself · Ctrl+G"),
+        (1.05, "stopped: repeating · /regenerate repeat_penalty=1.15"),
+        (1.1, "stopped: repeating · /regenerate repeat_penalty=1.2"),
+        (1.5, "stopped: repeating · Ctrl+G"),
     ],
 )
 def test_a_penalty_that_did_not_help_is_raised(penalty: float, words: str) -> None:

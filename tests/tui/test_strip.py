@@ -59,12 +59,15 @@ def test_an_answer_has_no_rate_before_it_can_be_told() -> None:
     assert "200.0" in figure_texts(Figures(later), None, 40)["tokens per second"].plain
 
 
-def test_the_strip_says_why_it_stands_still() -> None:
-    """While an answer is in a loop, which counts neither for the rates nor for the gain."""
-    looping = replace(FAST, repeating=120, repeated=120)
-    assert line(Figures(looping), 130).endswith("accepted · repeats do not count")
-    assert "repeats" not in line(Figures(looping, is_counted=True), 130)
-    assert "repeats" not in line(Figures(looping), 60)
+def test_the_strip_says_which_figures_have_repeats() -> None:
+    """The gain leaves out what was said over and over, and acceptance does not."""
+    looping = Figures(replace(FAST, repeating=120, repeated=120), is_counted=True)
+    rates, accepted = "100.0 tokens/s · without ≈50.0", "78 % accepted with repeats"
+    gain = "2.0x faster ±0.1"
+    assert line(looping, 110).endswith(f"{rates} · {gain} without repeats · {accepted}")
+    assert line(looping, 64) == f"100.0 tokens/s · {gain} · {accepted}"
+    assert line(looping, 56) == f"{rates} · {gain}"
+    assert "repeats" not in line(Figures(FAST), 110)
 
 
 def test_the_strip_says_why_there_is_no_gain() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from specchat.tui.commands import OFFER_COMMANDS, KeyOf
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.setup import Offer
+from specchat.tui.texts.fitting import BETWEEN
 
 
 @dataclass(slots=True)
@@ -77,6 +78,7 @@ class ModelHint:
         return f"The demo pair is tiny · {models}: better models · {hide}: hide"
 
     def _download(self, command: str, offer: Offer) -> str:
-        purpose = "to try things out" if offer.is_trial else "recommended for this machine"
-        rate = f"≈{offer.outlook.rate:.0f} tokens/s, " if offer.outlook.rate else ""
-        return f"{self.key_of(command)} downloads {offer.name} ({offer.size}, {rate}{purpose})"
+        purpose = "to try things out" if offer.is_trial else "recommended here"
+        facts = [f"{self.key_of(command)} downloads {offer.name}, {purpose}", offer.size]
+        facts += [f"≈{offer.outlook.rate:.0f} tokens/s"] if offer.outlook.rate else []
+        return BETWEEN.join(facts)

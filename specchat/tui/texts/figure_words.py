@@ -74,8 +74,15 @@ def why(figures: Figures) -> str:
         return ""
     short = stats.short_drafts_reason
     cost = f"Drafts are short: {short}." if short else _cost(figures)
-    repeated = f"{stats.repeated} tokens that repeat a passage do not count."
-    return " ".join(filter(None, [cost, repeated * bool(stats.repeated)]))
+    return " ".join(filter(None, [cost, _left_out(stats.repeated)]))
+
+
+def _left_out(num_repeated: int) -> str:
+    """Return which of an answer's tokens count in some of its figures alone."""
+    if not num_repeated:
+        return ""
+    left_out = f"The speedup leaves out {num_repeated} tokens that repeat a passage"
+    return f"{left_out}; what was accepted does not."
 
 
 def _cost(figures: Figures) -> str:

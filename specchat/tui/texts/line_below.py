@@ -27,7 +27,8 @@ RUN_OUT = {"length", "context"}
 """How answers end that find no end of their own."""
 WRITTEN_SECONDS = 5.0
 """A chat writes its answer twice a second; after this long without a write it has ended."""
-REPEATS = "repeats itself"
+REPEATS, REPEATED = "repeats itself", "repeating"
+"""Of an answer in a loop, and of one that ended in one: short, as what to do about it follows."""
 HIGHER, LOW = 0.8, 0.7
 """The temperature that is advised after an answer in a loop, where it was lower than the latter."""
 PENALTY, STRONGEST = 1.1, 1.5
@@ -78,7 +79,7 @@ def line_below(
     ending = f"{ENDINGS[finish]} · {more}" if finish in ENDINGS else ""
     if ending and figures.get(REPEATING):
         # it would go on repeating itself
-        ending = f"{ENDINGS[finish]}: {REPEATS} · {_otherwise(figures) or more}"
+        ending = f"{ENDINGS[finish]}: {REPEATED} · {_otherwise(figures) or more}"
     if finish in RUN_OUT and (place := _place(figures)):
         # a larger context would be filled, too
         ending = f"{ENDINGS[finish]} in {place}: limit it in the schema · {continues}"

@@ -10,14 +10,11 @@ from textual.content import Content
 from specchat.tui.texts import figure_words
 from specchat.tui.texts.cards import MUTED, TONES
 from specchat.tui.texts.figures import Figures
-from specchat.wording import percent, rate_text
+from specchat.wording import WITHOUT_REPEATS, accepted_share, rate_text
 
 SEPARATOR = " · "
 GAIN_WIDTH = 16
 """Cells of most gains, so that what follows does not move once an answer's gain is known."""
-
-UNCOUNTED = "repeats do not count"
-"""Why the figures of an answer in a loop stand still."""
 
 
 def strip_line(figures: Figures, width: int, advice: str = "") -> Content:
@@ -40,12 +37,12 @@ def _forms(figures: Figures, advice: str) -> Iterator[Content]:
     style = f"bold {TONES[figures.tone]}"
     gain = figure_words.gain_with_error(figures)
     stats = figures.statistics
-    accepted = f"{percent(stats.acceptance_rate)} accepted" if stats.drafted else ""
+    accepted = accepted_share(stats.acceptance_rate, stats.repeated) if stats.drafted else ""
     may_move = not accepted or figures.is_counted
     fixed = Content.styled(gain if may_move else f"{gain:<{GAIN_WIDTH}}", style)
-    rests = [[fixed, Content(accepted)]]
-    if stats.repeating and not figures.is_counted:
-        rests.insert(0, [*rests[0], Content.styled(UNCOUNTED, MUTED)])
+    rests = [[fixed, Content(accepted)], [fixed]]
+    if accepted and stats.repeated:
+        rests.insert(0, [Content.styled(f"{gain} {WITHOUT_REPEATS}", style), Content(accepted)])
     if reason := figure_words.off_reason(figures):
         rests.insert(0, [Content.styled(gain, style), Content.styled(reason, MUTED)])
     for words in (advice, "") if advice else ("",):

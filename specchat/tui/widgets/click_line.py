@@ -1,9 +1,9 @@
 """A line of text that runs a command of the chat when it is clicked."""
 
-from textual.widgets import Static
+from specchat.tui.widgets.facts_line import FactsLine
 
 
-class ClickLine(Static):
+class ClickLine(FactsLine):
     """A clickable line, empty until it is updated."""
 
     def __init__(self, command: str, name: str) -> None:

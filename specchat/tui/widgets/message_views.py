@@ -21,6 +21,7 @@ from specchat.tui.markdown.token_tint import TokenTint
 from specchat.tui.markdown.typesetter import Typesetter
 from specchat.tui.texts.ghost_text import Ghost
 from specchat.tui.widgets.call_text import calls_markdown
+from specchat.tui.widgets.facts_line import FactsLine
 from specchat.tui.widgets.fold import Fold, TextFold
 
 LONGEST_QUESTION, SHOWN_PART = 2000, 500
@@ -165,7 +166,7 @@ class AnswerView(MessageView):
         self._calls.display = False
         self._fold = Fold(self._reasoning, is_open=not folds)
         self._notes, self._older_note = ("", ""), ""
-        self._note = Static(classes="note", markup=False)
+        self._note = FactsLine(classes="note", markup=False)
         self._foot = Horizontal(self._versions, self._pin, self._note, classes="foot")
 
     def takes(self, act: str) -> bool:
