@@ -10,6 +10,7 @@ from specchat import Engine
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.decoding.chunk import Chunk
+from specchat.tui.widgets.welcome import QUESTIONS as OFFERED
 
 QUESTIONS = {
     "What is speculative decoding?": ["draft", "target"],
@@ -22,6 +23,8 @@ QUESTIONS = {
     "List the days of the week.": ["Monday", "Sunday"],
     "Hello!": ["demo model"],
     "Write a Python function that adds two numbers.": ["def ", "return"],
+    "Write a Python function that reverses a string.": ["def ", "[::-1]"],
+    "Why is the sky blue?": ["scatters"],
 }
 
 
@@ -54,6 +57,11 @@ def test_it_answers_and_ends_its_turn(demo: Engine, question: str, parts: list[s
     assert chunks[-1].finish == "stop"
     for part in parts:
         assert part in text
+
+
+def test_it_answers_what_the_start_screen_offers() -> None:
+    """Each offered question is among those whose answers are checked."""
+    assert set(OFFERED) <= set(QUESTIONS)
 
 
 def test_most_of_its_draft_is_accepted(demo: Engine) -> None:

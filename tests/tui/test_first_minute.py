@@ -107,8 +107,8 @@ async def test_a_small_screen_keeps_its_room_for_the_chat() -> None:
     async with app.run_test(size=(60, 20)) as pilot:
         await offered(pilot)
         await until(pilot, lambda: app.query_one("#hint").size.height == 3)
-        shown = screen_text(app)
-        assert all(key in shown for key in ("F8: better models", "Ctrl+Y", "Ctrl+S", *QUESTIONS))
+        shown = ("F8: better models", "Ctrl+Y", "Ctrl+S", *QUESTIONS)
+        await until(pilot, lambda: all(words in screen_text(app) for words in shown))
         await say(pilot, "Please")
         await until(pilot, lambda: "2.2x faster" in screen_text(app))
         await pilot.pause(0.2)
