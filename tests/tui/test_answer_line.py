@@ -44,7 +44,11 @@ async def test_one_line_stands_below_an_answer(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize(
     ("width", "shown"),
-    [(42, "scripted · 3 tokens · first token 0.12 s"), (39, "scripted · 3 tokens"), (1, "scripted")],
+    [
+        (42, "scripted · 3 tokens · first token 0.12 s"),
+        (39, "scripted · 3 tokens"),
+        (1, "scripted"),
+    ],
 )
 def test_facts_that_do_not_fit_are_left_out_from_the_end(width: int, shown: str) -> None:
     """As a whole: the first one stays in any case."""
