@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
@@ -16,7 +17,7 @@ from specchat.errors import InvalidOption, StoreFailed
 from specchat.images.image import Image, type_of
 from specchat.safe_text import in_one_line, safe_json
 from specchat.system.current_folder import current_folder
-from specchat.system.private_files import open_private
+from specchat.system.private_files import write_new, write_private
 from specchat.wording import answer_line, size_text
 
 NAMES = {"user": "User", "assistant": "Assistant"}
@@ -116,10 +117,15 @@ def output_path(name: str | Path, endings: Collection[str]) -> Path:
 
 
 def write_export(path: Path, content: str | bytes, *, overwrite: bool = False) -> Path:
-    """Write a private file and return its path; raises StoreFailed."""
+    """Write a private file and return its path; raises StoreFailed, and changes nothing then."""
+    data = content.encode() if isinstance(content, str) else content
     try:
-        with open_private(path, "w" if overwrite else "x") as file:
-            file.buffer.write(content.encode() if isinstance(content, str) else content)
+        if not overwrite:
+            write_new(path, data)
+        elif os.path.isfile(path) or not os.path.exists(path):
+            write_private(path, data)
+        else:  # a device or a pipe
+            path.write_bytes(data)
     except OSError as error:
         raise StoreFailed(f"{path} cannot be written: {error.strerror}") from None
     return path

@@ -58,6 +58,19 @@ def write_private(path: Path, data: bytes) -> None:
         raise
 
 
+def write_new(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file that must not exist yet; on OSError there is none."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+    except BaseException:
+        with suppress(OSError):
+            path.unlink()
+        raise
+
+
 def open_private(path: Path, mode: Literal["w", "x", "a"]) -> TextIO:
     """Open a text file for writing; a new file is readable by the user alone."""
     return open(path, mode, encoding="utf-8", opener=partial(os.open, mode=0o600))

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from io import BytesIO
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
+import pytest
 from markdown_it import MarkdownIt
 
 from specchat.chat.conversation import Attachment, ChatSchema
-from specchat.chat.export import as_html, as_json, as_markdown
+from specchat.chat.export import as_html, as_json, as_markdown, write_export
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Piece, ToolCall
+from specchat.errors import StoreFailed
+from specchat.tui.actions.code_saver import _write
 from tables import table
 
 ANSWER = """# Heading
@@ -197,3 +205,43 @@ def test_open_html_ends_with_its_answer(text: str, end: str) -> None:
     assert page.count(end) >= 1
     assert "<p>What follows</p>" in MarkdownIt("commonmark").render(page)
     assert f"{text}\n{end}".rstrip() in page
+
+
+class FullDisk(BytesIO):
+    """Takes the first bytes only."""
+
+    def write(self, data: Any, /) -> int:
+        """Fail as the system does."""
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("before", ["", "precious"])
+def test_a_full_disk_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    """Neither what an export or saved code replaces, nor the folder."""
+    path = tmp_path / "a.md"
+    if before:
+        path.write_text(before)
+        path.chmod(0o750)
+    mode = path.stat().st_mode if before else None
+
+    def opened(descriptor: int, *_: object) -> FullDisk:
+        os.close(descriptor)
+        return FullDisk()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdopen", opened)
+        with pytest.raises(StoreFailed, match="No space left"):
+            write_export(path, "new", overwrite=bool(before))
+        with pytest.raises(OSError, match="No space left"):
+            _write(path, "new", is_new=not before)
+    assert [each.read_text() for each in tmp_path.iterdir()] == [before] * bool(before)
+    _write(path, "new", is_new=not before)
+    assert path.read_text() == "new"
+    assert mode in {None, path.stat().st_mode}
+
+
+def test_an_export_may_go_to_a_device() -> None:
+    """Which is no file to replace."""
+    assert write_export(Path(os.devnull), "text", overwrite=True) == Path(os.devnull)

@@ -4,10 +4,12 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from stat import S_IMODE
 
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.safe_text import harmless, in_one_line
 from specchat.system.current_folder import current_folder
+from specchat.system.private_files import write_new, write_private
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.markdown.typesetter import CodeBlock, code_fences
@@ -109,9 +111,14 @@ def _target(name: str) -> tuple[Path, int | None]:
 
 
 def _write(path: Path, content: str, *, is_new: bool) -> None:
-    """Write the code as it is; a new file is not executable. Raises OSError."""
-    with path.open("x" if is_new else "w", encoding="utf-8", errors="replace", newline="") as file:
-        file.write(content)
+    """Write the code as it is; a new file is not executable. On OSError nothing changes."""
+    data = content.encode("utf-8", "replace")
+    if is_new:
+        write_new(path, data, 0o666)
+    else:
+        mode = path.stat().st_mode
+        write_private(path, data)
+        path.chmod(S_IMODE(mode))
 
 
 def _check_name(name: str) -> None:
