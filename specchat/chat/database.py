@@ -137,7 +137,7 @@ class Database:
         """Run several statements as one transaction: all of them or none."""
         self._require_whole()
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._begin()
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
@@ -147,6 +147,19 @@ class Database:
                 raise
         except UNREADABLE as error:
             raise self._failed(error) from None
+
+    def _begin(self) -> None:
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or not self._waits_for_thread():
+                    raise
+
+    def _waits_for_thread(self) -> bool:
+        """Wait while a thread of this program writes; return False if none does."""
+        return False
 
     def run(self, statement: str, values: Sequence[object]) -> int:
         """Run one statement; return the id of the row it added."""

@@ -279,6 +279,9 @@ class Store(Database, AbstractContextManager["Store"]):
         if self._image_files:
             self._image_files.write(image)
 
+    def _waits_for_thread(self) -> bool:
+        return self._image_files is not None and self._image_files.wait()
+
     def _image(self, name: str, digest: str, num_bytes: int) -> Image:
         if self._image_files:
             read = partial(self._image_files.read, name)

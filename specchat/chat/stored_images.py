@@ -1,6 +1,7 @@
 """Images in the store's file: their bytes are read when they are wanted, in any thread."""
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ class ImageFiles:
 
     def __init__(self, path: Path, on_error: Callable[[Exception], object]) -> None:
         self._path, self._on_error = path, on_error
+        self._is_copying = threading.Lock()
 
     def read(self, name: str, digest: bytes) -> bytes:
         """Return the bytes of an image, in any thread. Raises StoreFailed."""
@@ -62,5 +64,15 @@ class ImageFiles:
                 file.execute(f"PRAGMA {pragma}")
             digest = image.digest.hex()
             if not file.execute(HAS_IMAGE, (digest,)).fetchone():
-                file.execute(ADD_IMAGE, (digest, image.data))
+                data = image.data
+                file.execute("BEGIN IMMEDIATE")  # it may wait for another program
+                with self._is_copying:
+                    file.execute(ADD_IMAGE, (digest, data))
+                    file.execute("COMMIT")
                 file.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def wait(self) -> bool:
+        """Wait while an image is being copied, which others cannot write meanwhile; else False."""
+        was_copying = self._is_copying.locked()
+        with self._is_copying:
+            return was_copying

@@ -7,11 +7,13 @@ import importlib.util
 import json
 import pickle
 import sqlite3
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import cast
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -232,6 +234,36 @@ def test_an_image_that_is_kept_ahead_is_not_written_again(path: Path) -> None:
         assert not any("INTO image" in each for each in statements)
     with Store(path) as store:
         assert [each.images for each in store.tree(number).values()] == [(CAT,)]
+
+
+def test_a_write_waits_for_an_image_that_is_being_copied(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than for another program, which would be to blame for it."""
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    class Copying(sqlite3.Connection):
+        def execute(self, statement: str, *given: Any) -> sqlite3.Cursor:
+            cursor = super().execute(statement, *given)
+            if statement.startswith("INSERT"):  # within its transaction
+                has_begun.set()
+                assert may_end.wait(60)
+            return cursor
+
+    with Store(path, busy_timeout=0.0) as store, ThreadPoolExecutor(1) as thread:
+        number = store.begin().id
+        monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Copying))
+        copied = thread.submit(store.keep_image, CAT)
+        assert has_begun.wait(60)
+        threading.Timer(0.2, may_end.set).start()
+        store.add(number, "user", "What is it?")
+        copied.result(60)
+        monkeypatch.undo()
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreBusy):
+                store.add(number, "user", "And it?")
+    assert stored(path) == [CAT.data]
 
 
 def test_a_message_never_refers_to_an_image_that_is_gone(path: Path) -> None:
