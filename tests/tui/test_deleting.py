@@ -5,13 +5,15 @@ from __future__ import annotations
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
-from specchat.errors import StoreBusy
+from specchat.errors import StoreBusy, StoreFailed
 from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.screens.dialogs import ConfirmScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.sidebar import Sidebar
@@ -234,3 +236,49 @@ async def test_a_chat_is_not_deleted_while_its_answer_is_raced(tmp_path: Path) -
         assert not isinstance(app.screen, ConfirmScreen)
         assert "Still answering" in notes(app)
         script.hold.set()  # type: ignore[union-attr]
+
+
+async def test_an_answer_stays_where_no_other_can_be_begun(tmp_path: Path) -> None:
+    """As while another program writes into the history."""
+    path = tmp_path / "history.db"
+    app = chat(Script(["an answer of some length"]), path)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "one")
+        shown = [each.id for each in app.conversations.branch]
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        await pilot.press("f5")
+        await until(pilot, lambda: "try again" in notes(app))
+        other.execute("ROLLBACK")
+        other.close()
+        await until(pilot, lambda: len(app.view.transcript.views) == len(shown))
+        assert [each.id for each in app.conversations.branch] == shown
+
+
+def test_an_answer_that_waits_to_be_written_is_there_when_its_conversation_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be empty, and what is then kept of it would replace its text."""
+    write, is_full = Store.write, True
+
+    def write_if_possible(*given: Any, **more: Any) -> None:
+        if is_full:
+            raise StoreFailed("the disk is full")
+        write(*given, **more)
+
+    monkeypatch.setattr(Store, "write", write_if_possible)
+    store = Store(tmp_path / "history.db")
+    conversations = Conversations(store, "pair")
+    answer = conversations.answer(conversations.ask("Question").id)
+    number = conversations.number
+    assert number is not None
+    conversations.finish(answer, AnswerParts("the whole answer"), "stop", {"steps": 1})
+    conversations.begin()
+    conversations.open(number)
+    assert conversations.tree[answer.id].text == "the whole answer"
+    conversations.keep_figures(answer.id, {"raced": {}})
+    is_full = False
+    assert conversations.writes.settle()
+    assert not conversations.writes.waiting
+    assert store.tree(number)[answer.id].text == "the whole answer"
+    store.close()

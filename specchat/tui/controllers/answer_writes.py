@@ -1,6 +1,6 @@
 """Writing answers to the store as they grow, again until that succeeds; no Textual here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from time import monotonic
 
@@ -22,6 +22,7 @@ class AnswerWrites:
         self._store = store
         self._written = 0.0
         self._pending: dict[int, Callable[[], None]] = {}
+        self._ended: dict[int, Message] = {}
         self._failure: StoreFailed | None = None
         self._known_notice = store.notice
 
@@ -48,8 +49,14 @@ class AnswerWrites:
             )
             self.settle()
 
+    @property
+    def waiting(self) -> Collection[Message]:
+        """The finished answers that could not be written yet, of any conversation."""
+        return self._ended.values()
+
     def finish(self, message: Message, steps: StoredSteps | None) -> None:
         """Store a finished answer; without `steps`, those stored stay."""
+        self._ended[message.id] = message
         self._pending[message.id] = partial(
             self._store.write,
             message.id,
@@ -70,6 +77,7 @@ class AnswerWrites:
             try:
                 write()
                 del self._pending[message]
+                self._ended.pop(message, None)
             except StoreFailed as error:
                 self._failure = error
         return not self._pending

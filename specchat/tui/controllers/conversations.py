@@ -135,6 +135,9 @@ class Conversations:
         """Open a conversation; with `message`, switch it to the branch of that message."""
         self.writes.settle()
         conversation, tree = self.store.conversation(number), self.store.tree(number)
+        for answer in self.writes.waiting:  # the store has less of it
+            if answer.id in tree:
+                tree.put(answer)
         self.conversation, self.tree = conversation, tree
         self.system_prompt, self.schema = conversation.system_prompt, conversation.schema
         presets = {preset.name: preset for preset in self.store.presets()}

@@ -127,11 +127,8 @@ class Questions:
         if not self._answers.is_busy():
             if not self._can_read(question):
                 return
-            before, self._conversations.leaf = self._conversations.leaf, question
-            await self._view.show_branch()
             schema = self._conversations.schema_for(question)
-            shown = before if before != question else None
-            await self._answer(question, schema, options=options, shown_before=shown)
+            await self._answer_anew(question, schema, options=options)
 
     def _can_read(self, question: int | None) -> bool:
         """Return True if the model reads the images up to a question; otherwise say why not."""
@@ -195,9 +192,7 @@ class Questions:
             )
             self._view.notify(words, severity="warning")
         elif self._can_read(question):
-            before, self._conversations.leaf = self._conversations.leaf, question
-            await self._view.show_branch()
-            await self._answer(question, message.schema, begun, shown_before=before)
+            await self._answer_anew(question, message.schema, begun)
 
     @property
     def ends(self) -> str:
@@ -256,6 +251,28 @@ class Questions:
             words = f'No file "@{harmless(name)}": sent as plain text.'
             self._view.notify(words, severity="warning")
         return question
+
+    async def _answer_anew(
+        self,
+        question: int,
+        schema: str,
+        begun: Sequence[Chunk] = (),
+        options: Mapping[str, Any] = NO_OPTIONS,
+    ) -> None:
+        """Ask for another answer in place of what stands below a question.
+
+        That is shown again if the answer cannot be begun, as while another program uses the store.
+        """
+        before, self._conversations.leaf = self._conversations.leaf, question
+        await self._view.show_branch()
+        shown = before if before != question else None
+        try:
+            await self._answer(question, schema, begun, options, shown_before=shown)
+        except SpecchatError:
+            if self._conversations.leaf == question:  # else the answer was begun
+                self._conversations.leaf = before
+                await self._view.show_branch()
+            raise
 
     async def _answer(
         self,
