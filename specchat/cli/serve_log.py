@@ -77,9 +77,14 @@ class JsonLog:
 
 
 def request_record(request: "ServedRequest") -> dict[str, Any]:
-    """Return the record of a request that is over: its figures as its reply has them."""
+    """Return the record of a request that is over: its figures as its reply has them.
+
+    Its notices stay with the reply, as they quote the request and the answer.
+    """
     from specchat.server.answer_figures import figures_of, usage_of
 
+    figures = figures_of(request)
+    figures["specchat"].pop("notices", None)
     return {
         "event": "request",
         "number": request.number,
@@ -89,5 +94,5 @@ def request_record(request: "ServedRequest") -> dict[str, Any]:
         "began": request.began,
         "finish": request.finish,
         "usage": usage_of(request.statistics),
-        **figures_of(request),
+        **figures,
     }

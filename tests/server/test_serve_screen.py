@@ -206,7 +206,8 @@ def test_the_json_log_has_an_object_for_each_request(
 ) -> None:
     """It has the figures of the reply, and neither question nor answer, nor an error's words."""
     with JsonLog(demo_server.service, {"key": "k"}, lambda: None):
-        reply = demo_server.chat(f"{SECRET}?", max_tokens=9)
+        reply = demo_server.chat(f"{SECRET}?", max_tokens=9, model=SECRET)
+        assert SECRET in str(reply["specchat"]["notices"])
         body = {"messages": [{"role": "user", "content": f"{SECRET} " * 3000}]}
         assert demo_server.client.post("/v1/chat/completions", json=body).status_code == 400
     out = capsys.readouterr().out
