@@ -1,5 +1,6 @@
 """The interface of engines: what to load, the facts about it, and what an engine can do."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -298,11 +299,21 @@ class Engine(ABC):
         """
         raise NotImplementedError
 
-    def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
+    def score(
+        self,
+        tokens: Sequence[int],
+        count: int,
+        *,
+        first: int = 0,
+        seconds: float = math.inf,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> list[tuple[Alternative, ...]]:
         """Return the model's likely alternatives to each of these tokens, that token included.
 
         The first token has none, because nothing precedes it. The memory holds this text
-        afterwards. Raises ContextFull, InvalidOption, or Cancelled on `stop`.
+        afterwards. With a limit of some seconds, those of as many tokens from the `first` on are
+        returned as are found in about that time, or in as long as it takes to go on with the text.
+        Raises ContextFull, InvalidOption, or Cancelled on `stop` and once `is_stopped`.
         """
         raise NotImplementedError
 

@@ -1,10 +1,12 @@
 """The engine in this process."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import Any, TypeVar
 
 from specchat.decoding.chunk import Alternative, Chunk
@@ -21,14 +23,14 @@ from specchat.engine.loaded_pair import LoadedPair
 from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import ALONE, PairPacing
 from specchat.engine.parked_memories import ParkedMemories
-from specchat.engine.prompt_scores import scored
+from specchat.engine.prompt_scores import scores
 from specchat.engine.running_answer import RunningAnswer
 from specchat.engine.text_place import TextPlace
 from specchat.errors import Cancelled, OutOfMemory, SpecchatError
 from specchat.gguf.draft_kinds import why_no_head
 from specchat.images.image import Image
 from specchat.llama.joint_passes import JointPasses
-from specchat.llama.library import AbortFlag
+from specchat.llama.library import STOPPED, AbortFlag
 from specchat.llama.model import Model
 from specchat.llama.text_memory import TextMemory
 from specchat.llama.thread_waits import ThreadWaits
@@ -38,6 +40,7 @@ from specchat.planning.text_copies import MIB, room_for_copies
 from specchat.prompts.chat_text import chat_format
 from specchat.prompts.image_parts import image_tokens
 from specchat.prompts.preparing import Preparation, require_known
+from specchat.prompts.prompt_room import too_long
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.answer_update import Update
 from specchat.requests.progress import ProgressCallback, ProgressReport, stopping_report
@@ -199,13 +202,37 @@ class LocalEngine(Engine):
         """Return an image as tokens."""
         return image_tokens(self.model, image).tokens
 
-    def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
-        """Return the likely tokens in the place of each of these."""
+    def score(
+        self,
+        tokens: Sequence[int],
+        count: int,
+        *,
+        first: int = 0,
+        seconds: float = math.inf,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> list[tuple[Alternative, ...]]:
+        """Return the likely tokens in the place of each of these, or of some from `first` on."""
         self._require_idle()
         require_known(self.model.vocabulary, tokens)
+        if len(tokens) > self.context.capacity:
+            raise too_long(len(tokens), self.context.capacity)
         self._abort.clear()
-        self.parked.switch(self._places[0], tokens[:1])
-        return scored(self.context, tokens, count)
+        found = [()] if tokens and not first else list[tuple[Alternative, ...]]()
+        with self._busy(()):
+            if is_stopped():
+                raise Cancelled(STOPPED)
+            began, num_read = monotonic(), max(0, first - 1)
+            self.parked.switch(self._places[0], tokens[: max(1, num_read)])
+            self.context.prefill(tokens[:num_read])
+            ends_at = monotonic() + max(seconds, monotonic() - began)
+            for part in scores(self.context, tokens, count):
+                found += part
+                if is_stopped():
+                    raise Cancelled(STOPPED)
+                if monotonic() >= ends_at:
+                    break
+                self._waits.follow()
+        return found
 
     def keep(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Keep what was read on disk."""

@@ -57,15 +57,16 @@ class Prompts:
             await done_on(self._preparing, self._process.check, request, images)
         return request
 
-    async def tokens(self, request: ChatRequest, *, is_closed: bool = False) -> list[int]:
-        """Return the tokens of a conversation's prompt; if it `is_closed`, no answer begins there.
+    async def tokens(self, request: AnyRequest, *, is_closed: bool = False) -> list[int]:
+        """Return the tokens of a request's prompt; if it `is_closed`, no answer begins there.
 
         Raises what `checked` does.
         """
         with self._being_read():
             request, images = await self._seen(request)
-            render = self._process.render_closed if is_closed else self._process.render
-            return await done_on(self._preparing, render, request, images)
+            if is_closed and isinstance(request, ChatRequest):
+                return await done_on(self._preparing, self._process.render_closed, request, images)
+            return await done_on(self._preparing, self._process.render, request, images)
 
     async def call(self, method: Callable[..., Result], *given: Any, **more: Any) -> Result:
         """Call another method of the process. Raises QueueFull, Cancelled and what it raises."""

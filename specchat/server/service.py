@@ -14,7 +14,7 @@ from time import monotonic, time
 from typing import Any, TypeAlias, TypeVar
 
 from specchat import __version__, drafter_registry
-from specchat.decoding.chunk import Chunk, Finish, ToolCall
+from specchat.decoding.chunk import Alternative, Chunk, Finish, ToolCall
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, SpecchatError
@@ -25,6 +25,7 @@ from specchat.server.activity import Activity, Api, ServedRequest
 from specchat.server.api_errors import NOT_FOUND, ApiError
 from specchat.server.line_limit import LineLimit
 from specchat.server.prompts import ENDING, Prompts, done_on
+from specchat.sharing.answer_turn import SLICE_SECONDS
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import QueueFull, Ticket
 from specchat.system.clone import set_up_images
@@ -351,9 +352,31 @@ class Service:
 
         return await done_on(self._reading, do)
 
-    async def call(self, act: Callable[[Engine], Result]) -> Result:
-        """Do something with the engine between answers."""
-        return await asyncio.to_thread(self.engine.call, act)
+    async def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
+        """Return the likely tokens in the place of each of a text's, as `Engine.score` does.
+
+        Answers have their turns meanwhile; leaving gives it up. Raises Cancelled if the server
+        ends.
+        """
+        found, is_left = list[tuple[Alternative, ...]](), False
+
+        def part(engine: Engine) -> list[tuple[Alternative, ...]]:
+            return engine.score(
+                tokens,
+                count,
+                first=len(found),
+                seconds=SLICE_SECONDS,
+                is_stopped=lambda: is_left or self._is_ending,
+            )
+
+        try:
+            while len(found) < len(tokens):
+                found += await asyncio.to_thread(self.engine.call, part)
+        except Cancelled:
+            raise Cancelled(ENDING) from None
+        finally:
+            is_left = True
+        return found
 
     def end(self) -> None:
         """End the answers in progress, and refuse new ones; the engine stays."""

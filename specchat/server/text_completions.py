@@ -10,7 +10,6 @@ from msgspec import Meta
 from starlette.requests import Request
 
 from specchat.decoding.chunk import Alternative, Chunk
-from specchat.engine.api import Engine
 from specchat.requests.answer_request import GenerateRequest
 from specchat.requests.gap import Gap
 from specchat.server.answer_figures import joint_usage
@@ -58,7 +57,8 @@ class _TextReply:
     is_empty: bool
     wants_usage: bool
     identity: dict[str, Any]
-    num_scored: int = 0
+    num_read: int = 0
+    _last: "tuple[int, _Echo] | None" = None
 
     def record(self, **fields: Any) -> dict[str, Any]:
         """Return an object of the API."""
@@ -67,23 +67,28 @@ class _TextReply:
     def usage(self) -> dict[str, Any]:
         """Return the usage of all choices, in which each prompt counts once."""
         done = zip(self.prompt_numbers, self.reply.done, strict=not self.is_empty)
-        return joint_usage(list(done), self.num_scored)
+        return joint_usage(list(done), self.num_read)
 
-    async def echoed(self, request: GenerateRequest) -> "_Echo":
-        """Return the prompt's tokens and texts, with their probabilities if they are asked for."""
+    async def echoed(self, index: int) -> "_Echo":
+        """Return what is given back of a choice's prompt: read once for all choices of it."""
+        number = self.prompt_numbers[index]
+        if self._last is None or self._last[0] != number:
+            self._last = number, await self._read(self.reply.requests[index])
+        return self._last[1]
+
+    async def _read(self, request: GenerateRequest) -> "_Echo":
+        """Return a prompt's tokens and texts, with their probabilities if they are asked for."""
+        if not (self.has_echo or self.is_empty):
+            return _Echo()
+        service, count = self.reply.service, self.num_logprobs
+        tokens = await service.prompts.tokens(await service.prompts.checked(request))
+        if self.is_empty:
+            self.num_read += len(tokens)
         if not self.has_echo:
             return _Echo()
-        count = self.num_logprobs
-
-        def read_prompt(engine: Engine) -> _Echo:
-            tokens = tokens_of(engine, request.prompt)
-            likely = engine.score(tokens, max(1, count)) if count is not None else []
-            return _Echo(engine.detokenize(tokens), tokens, likely)
-
-        echo = await self.reply.service.call(read_prompt)
-        if self.is_empty:
-            self.num_scored += len(echo.tokens)
-        return echo
+        pieces = await service.prompts.call(PromptProcess.detokenize, tokens)
+        likely = [] if count is None else await service.score(tokens, max(1, count))
+        return _Echo(pieces, tokens, likely)
 
     def echo_event(self, index: int, echo: "_Echo", logprobs: TextLogprobs | None) -> bytes:
         """Return the event with the prompt of a choice; empty if it is not given back."""
@@ -128,11 +133,6 @@ async def completions(request: Request) -> EventStream | Whole:
 def _with_prompts(request: Request, body: TextBody) -> tuple[TextBody, list[str | list[int]]]:
     del request
     return body, prompts_of(body, body.prompt, has_suffix=bool(body.suffix))
-
-
-def tokens_of(engine: Engine, prompt: str | Sequence[int]) -> list[int]:
-    """Return the tokens of a prompt."""
-    return engine.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
 
 
 async def _filling(
@@ -215,8 +215,8 @@ async def _whole(text: _TextReply) -> dict[str, Any]:
     """Return the whole reply."""
     requests, choices, figures = text.reply.requests, list[dict[str, Any]](), dict[str, Any]()
     for index, request in enumerate(requests):
-        echo = await text.echoed(request)
-        logprobs = text.logprobs(echo)
+        echo = await text.echoed(index)
+        logprobs = await text.reply.service.off_loop(text.logprobs, echo)
         if text.is_empty:
             choices.append(_choice(index, echo.text, "length", logprobs))
             continue
@@ -233,8 +233,8 @@ async def _whole(text: _TextReply) -> dict[str, Any]:
 async def _streamed(text: _TextReply) -> AsyncGenerator[bytes, None]:
     """Yield the reply as server-sent events."""
     for index, request in enumerate(text.reply.requests):
-        echo = await text.echoed(request)
-        logprobs = text.logprobs(echo)
+        echo = await text.echoed(index)
+        logprobs = await text.reply.service.off_loop(text.logprobs, echo)
         if text.is_empty:
             ended = event(text.record(choices=[_choice(index, "", "length", None)]))
             yield text.echo_event(index, echo, logprobs) + ended

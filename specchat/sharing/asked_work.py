@@ -31,6 +31,7 @@ class AskedWork:
         self._owned = owned
         self._line = TicketLine(most_waiting)
         self._calls: deque[OwnerCall] = deque()
+        self._was_call = False
         self._is_closing = False
         self._lost: SpecchatError | None = None
         self.last_error: SpecchatError | None = None
@@ -168,14 +169,18 @@ class AskedWork:
     def _next(
         self, seconds: float
     ) -> tuple[OwnerCall | None, Sequence[Ticket], SizeQuestion | None]:
-        """Return what to do next: a call first, then the answers whose turn it is."""
+        """Return what to do next: a call first, then the answers whose turn it is.
+
+        After a call the answers have a turn first: those that follow hold them up no longer.
+        """
         with self._lock:
             if not self._is_wanted_now():
                 self._lock.wait(seconds)
             self._line.drop_cancelled()
-            if self._calls:
-                return self._calls.popleft(), (), None
             self._line.let_in(self.facts)
+            self._was_call = bool(self._calls and not (self._was_call and self._line.active))
+            if self._was_call:
+                return self._calls.popleft(), (), None
             if self._line.active:
                 return None, self._line.group(self.facts.at_once), None
             sizing, self._sizing = self._sizing, None

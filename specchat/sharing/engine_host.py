@@ -38,6 +38,8 @@ MESSAGE_INTERVAL = 0.03
 """Seconds between two messages of an answer to the client's process. Each takes about 0.3 ms of
 both processes, so one per step would slow fast models down. How often an answer is drawn, or sent
 on, is its client's decision."""
+STOPPED_METHODS = frozenset({"keep", "score"})
+"""Methods that take `is_stopped`: a stop may come before they have begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +275,7 @@ class _Host:
         self._current = asked.number
         value, error = None, None
         keywords = dict(asked.keywords)
-        if asked.method == "keep":
+        if asked.method in STOPPED_METHODS:
             keywords["is_stopped"] = lambda: self._stopped == asked.number
         try:
             arguments = [

@@ -3,6 +3,7 @@
 A crash in native code ends that process only, and ending it frees all memory.
 """
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -135,9 +136,19 @@ class ProcessEngine(Engine):
         with self._process.lent.during([image]):
             return self._process.images.tokens_of(image)
 
-    def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
-        """Return the likely tokens in the place of each of these."""
-        found: list[tuple[Alternative, ...]] = self._call("score", tokens, count)
+    def score(
+        self,
+        tokens: Sequence[int],
+        count: int,
+        *,
+        first: int = 0,
+        seconds: float = math.inf,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> list[tuple[Alternative, ...]]:
+        """Return the likely tokens in the place of each of these, or of some from `first` on."""
+        found: list[tuple[Alternative, ...]] = self._call(
+            "score", tokens, count, first=first, seconds=seconds, is_stopped=is_stopped
+        )
         return found
 
     def keep(self, is_stopped: Callable[[], bool] = lambda: False) -> None:

@@ -55,8 +55,8 @@ class PromptProcess:
         size: int = self._call("check", sendable(request), images=images)
         return size
 
-    def render(self, request: ChatRequest, images: ImageTable = NO_IMAGES) -> list[int]:
-        """Return the tokens of a conversation's prompt. Raises what `check` does."""
+    def render(self, request: AnswerRequest, images: ImageTable = NO_IMAGES) -> list[int]:
+        """Return the tokens of a request's prompt. Raises what `check` does."""
         tokens: list[int] = self._call("render", sendable(request), images=images)
         return tokens
 
