@@ -217,7 +217,7 @@ class LocalEngine(Engine):
         if len(tokens) > self.context.capacity:
             raise too_long(len(tokens), self.context.capacity)
         self._abort.clear()
-        found = [()] if tokens and not first else list[tuple[Alternative, ...]]()
+        found: list[tuple[Alternative, ...]] = [()] if tokens and not first else []
         with self._busy(()):
             if is_stopped():
                 raise Cancelled(STOPPED)

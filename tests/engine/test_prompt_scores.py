@@ -11,6 +11,7 @@ from conftest import WriteModel
 from engine.test_heads import WriteHead, heads, opened  # noqa: F401  # a fixture
 from engine.test_lossless import EXACT, PROMPT, tokens_of
 from scripts.support.tiny_gguf import ARCHITECTURES
+from specchat.decoding.chunk import Alternative
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, ContextFull, InvalidOption
@@ -67,3 +68,33 @@ def test_what_cannot_be_scored_is_refused(shallow: WriteModel) -> None:
             engine.score(TEXT, 1)
         engine._abort.clear = clear  # type: ignore[method-assign]
         assert tokens_of(engine, PROMPT, **GREEDY) == expected
+
+
+def test_a_text_is_scored_in_parts_between_others(shallow: WriteModel) -> None:
+    """They are those of the whole text; each goes on where it ended, or reads the text again."""
+    with LocalEngine(Loading(shallow("llama"), **{**EXACT, "ctx": 256})) as engine:
+        whole, found = engine.score(TEXT, 3), list[tuple[Alternative, ...]]()
+        expected = tokens_of(engine, PROMPT, **GREEDY)
+        while len(found) < len(TEXT):
+            part = engine.score(TEXT, 3, first=len(found), seconds=0)
+            assert 0 < len(part) < len(TEXT)
+            found += part
+            assert tokens_of(engine, PROMPT, **GREEDY) == expected
+        for one, other in zip(found, whole, strict=True):
+            shares = {token: share for token, _, share in other}
+            assert {token: share for token, _, share in one} == pytest.approx(shares, rel=0.01)
+
+
+def test_scoring_ends_once_its_caller_wants_no_more(shallow: WriteModel) -> None:
+    """After a pass at most."""
+    asked = 0
+
+    def is_stopped() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked == 2
+
+    with LocalEngine(Loading(shallow("llama"), **{**EXACT, "ctx": 256})) as engine:
+        with pytest.raises(Cancelled):
+            engine.score(TEXT, 1, is_stopped=is_stopped)
+        assert engine.context.length < len(TEXT) - 1

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+import httpx2
 import pytest
 
-from server.conftest import Running
+from server.conftest import LONG, Running, StartServer
+from specchat import Engine
+from specchat.engine.local_engine import LocalEngine
+from specchat.errors import Cancelled
+from specchat.server.service import Service
 from tables import table
 
 TEXT = "specchat is a terminal chat for people who run language models"
@@ -91,6 +99,79 @@ def test_an_echo_with_an_answer_is_one_text(demo_server: Running) -> None:
     offsets = [at for part in parts if part["logprobs"] for at in part["logprobs"]["text_offset"]]
     assert offsets == whole["logprobs"]["text_offset"]
     assert all(first < second for first, second in pairwise(offsets))
+
+
+def test_a_prompt_is_counted_and_scored_once_for_all_its_choices(
+    demo_server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that nothing is written after; a stream beside goes on between its parts."""
+    scored, score = list[int](), Service.score
+
+    async def noted(service: Service, tokens: Sequence[int], count: int) -> Any:
+        scored.append(len(tokens))
+        return await score(service, tokens, count)
+
+    monkeypatch.setattr(Service, "score", noted)
+    monkeypatch.setattr("specchat.server.service.SLICE_SECONDS", 0.0)
+    prompts = [TEXT, TEXT * 12]
+    lengths = [post(demo_server, "/tokenize", prompt=each)["count"] for each in prompts]
+    body = {"prompt": prompts, "n": 3, "max_tokens": 0}
+    assert post(demo_server, "/v1/completions", **body)["usage"]["prompt_tokens"] == sum(lengths)
+    with demo_server.stream(**LONG) as events:
+        next(events)
+        reply = post(demo_server, "/v1/completions", **body, echo=True, logprobs=1)
+        assert next(events)
+    assert reply["usage"]["prompt_tokens"] == sum(lengths)
+    assert scored == lengths
+    assert len(reply["choices"][-1]["logprobs"]["token_logprobs"]) == lengths[1] > 65
+
+
+@table("body", [{}, {"echo": True}, {"echo": True, "logprobs": 1}])
+def test_a_prompt_that_is_only_read_may_not_be_too_long(
+    demo_server: Running, body: dict[str, Any]
+) -> None:
+    """It is counted before the engine has it; far longer ones are not even counted."""
+    context = demo_server.service.facts.context
+    for prompt, is_far in (([5] * (context + 1), False), (TEXT * 2000, True)):
+        whole = {"prompt": prompt, "max_tokens": 0, **body}
+        reply = demo_server.client.post("/v1/completions", json=whole)
+        error = reply.json()["error"]
+        assert (reply.status_code, error["n_ctx"]) == (400, context)
+        assert error["type"] == "exceed_context_size_error"
+        assert (error["n_prompt_tokens"] > context + 1) is is_far
+
+
+def test_scoring_ends_with_the_server_and_with_its_client(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine is stopped in the middle of a part."""
+    running = start_server(process=False)
+    calls, is_over = list[Callable[[], bool]](), threading.Event()
+
+    def endless(
+        _: Engine, tokens: Sequence[int], count: int, *, is_stopped: Callable[[], bool], **__: Any
+    ) -> Any:
+        calls.append(is_stopped)
+        while not is_stopped():
+            time.sleep(0.01)
+        is_over.set()
+        raise Cancelled("stopped")
+
+    monkeypatch.setattr(LocalEngine, "score", endless)
+    body = {"prompt": TEXT, "max_tokens": 0, "echo": True, "logprobs": 1}
+    with pytest.raises(httpx2.TimeoutException):
+        running.client.post("/v1/completions", json=body, timeout=2)
+    assert is_over.wait(60)
+    replies = list[httpx2.Response]()
+    asking = threading.Thread(
+        target=lambda: replies.append(running.client.post("/v1/completions", json=body))
+    )
+    asking.start()
+    while len(calls) < 2:
+        time.sleep(0.01)
+    running.end()
+    asking.join(60)
+    assert (replies[0].status_code, replies[0].json()["error"]["code"]) == (503, "shutting_down")
 
 
 @table(

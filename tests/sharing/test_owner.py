@@ -29,6 +29,7 @@ from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.ticket_line import most_in_turn
 from specchat.sharing.tickets import Ticket
 from specchat.tui.controllers.session import Aside
+from tables import table
 
 QUESTION = ChatRequest(messages=[{"role": "user", "content": "?"}])
 
@@ -81,6 +82,10 @@ class Held(Engine):
     def keep(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Keep without end, until stopped."""
         self.is_keeping.set()
+        until(is_stopped)
+
+    def score(self, *_: object, is_stopped: Callable[[], bool], **__: object) -> Any:
+        """Score without end, until stopped."""
         until(is_stopped)
 
     def has_ended(self) -> bool:
@@ -163,6 +168,35 @@ def test_a_size_is_unknown_while_others_are_answered_and_told_afterwards() -> No
     until(lambda: len(newer) > 1)
     engine.close()
     assert (sizes, newer) == ([None], [None, PromptSize(7)])
+
+
+def test_an_answer_has_its_turn_between_two_calls() -> None:
+    """Those that score texts follow each other without a pause."""
+    held, order = Held(), list[str]()
+    held.steps.release(3)
+    engine = SharedEngine(lambda _: held)
+    engine.wait_until_loaded()
+    is_asked = threading.Event()
+
+    def first(_: Engine) -> None:
+        assert is_asked.wait(60)
+        order.append("call")
+
+    def later(_: Engine) -> None:
+        order.append("answered" if held.has_begun.is_set() else "waiting")
+
+    callers = [threading.Thread(target=engine.call, args=(act,)) for act in (first, later)]
+    callers[0].start()
+    until(lambda: engine._is_wanted_now() is False)  # it is being done
+    callers[1].start()
+    until(lambda: engine._calls)
+    ticket = asked(engine)
+    is_asked.set()
+    for caller in callers:
+        caller.join(60)
+    until(lambda: ticket.is_over)
+    engine.close()
+    assert order == ["call", "answered"]
 
 
 def test_an_answer_keeps_what_its_statistics_say_between_two_turns() -> None:
@@ -497,12 +531,13 @@ def test_what_is_kept_waits_for_what_is_asked(
     engine.close()
 
 
-def test_a_stop_before_the_process_keeps_what_was_read_is_not_lost() -> None:
+@table("method", sorted(engine_host.STOPPED_METHODS))
+def test_a_stop_before_the_process_has_begun_is_not_lost(method: Any) -> None:
     """Stops arrive on a connection of their own, so that one may be there first."""
     ours, theirs = Pipe()
     stops = SimpleQueue[engine_host.Stop]()  # a closed connection would end this process
     stops.put(engine_host.Stop(1))
-    ours.send(engine_host.MethodCall(1, "keep", ()))
+    ours.send(engine_host.MethodCall(1, method, ()))
     ours.send(engine_host.CLOSE)
     connection = cast(Connection, SimpleNamespace(recv=stops.get))
     host = engine_host._Host(theirs, connection, BorrowedImages(theirs))
