@@ -84,7 +84,9 @@ class Held(Engine):
         self.is_keeping.set()
         until(is_stopped)
 
-    def score(self, *_: object, is_stopped: Callable[[], bool], **__: object) -> Any:
+    def score(
+        self, *_: object, is_stopped: Callable[[], bool] = lambda: False, **__: object
+    ) -> Any:
         """Score without end, until stopped."""
         until(is_stopped)
 
