@@ -24,6 +24,8 @@ SENTENCES = {
     r"/((chat/completions|responses)/.+|messages/batches(/.*)?)": STORED,
 }
 """What to say of a path."""
+NO_RETRY = {"x-should-retry": "false"}
+"""Else OpenAI's and Anthropic's packages ask three times, as after any status from 500 on."""
 
 
 def why_absent(path: str, called: str) -> ApiError:
@@ -32,5 +34,5 @@ def why_absent(path: str, called: str) -> ApiError:
         return ApiError(NOT_FOUND, NOT_OTHERS)
     for pattern, sentence in SENTENCES.items():
         if re.fullmatch(pattern, path):
-            return ApiError(NOT_SUPPORTED, sentence.format(called=called))
+            return ApiError(NOT_SUPPORTED, sentence.format(called=called), headers=NO_RETRY)
     return ApiError(NOT_FOUND, f"no such endpoint: {called}")

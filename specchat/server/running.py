@@ -26,6 +26,8 @@ SECONDS_TO_END = 2
 """How long open connections may take to end."""
 SECONDS_TO_HEADERS = 30
 """How long the headers of a request may take."""
+SECONDS_TO_BODY = 300
+"""How long its body may take: the largest one at a megabit a second."""
 BACKLOG = 128
 READ_BYTES = 2**14
 """The most of a request that is read before streams get their turn: a body in chunks of a byte each
@@ -39,37 +41,42 @@ class AddressInUse(SpecchatError):
 class Protocol(H11Protocol):
     """HTTP/1.1; what is not HTTP gets an error in the shape of the APIs.
 
-    A connection on which no request begins in time is closed.
+    A connection on which no request begins in time is closed, and one whose body does not end.
     """
 
     _alarm: asyncio.TimerHandle | None = None
+    _awaited: object = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
         transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # of asyncio's own transports
         super().connection_made(transport)
-        self._wait_for_headers()
+        self._wait_for_more()
 
     def data_received(self, data: bytes) -> None:
         """Read on; after a request, `timeout_keep_alive` holds until another one begins."""
         super().data_received(data)
-        self._wait_for_headers()
+        self._wait_for_more()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
         self._stop_waiting()
         super().connection_lost(exc)
 
-    def _wait_for_headers(self) -> None:
-        if self.conn.their_state is not h11.IDLE:
-            self._stop_waiting()
-        elif self._alarm is None:
-            self._alarm = self.loop.call_later(SECONDS_TO_HEADERS, self.transport.close)
+    def _wait_for_more(self) -> None:
+        state = self.conn.their_state
+        if state is self._awaited:
+            return
+        self._stop_waiting()
+        seconds = {h11.IDLE: SECONDS_TO_HEADERS, h11.SEND_BODY: SECONDS_TO_BODY}.get(state)
+        if seconds is not None:
+            self._awaited = state
+            self._alarm = self.loop.call_later(seconds, self.transport.close)
 
     def _stop_waiting(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-            self._alarm = None
+        self._alarm = self._awaited = None
 
     def send_400_response(self, msg: str) -> None:
         """Refuse the connection, unless a reply has begun on it; the application has lost it."""

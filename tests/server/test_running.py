@@ -164,6 +164,20 @@ def test_a_connection_without_a_whole_header_is_closed(
         assert read_reply(slow).status == 400
 
 
+def test_a_connection_whose_body_does_not_end_is_closed(
+    demo_server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if a byte of it comes now and then: anyone may send that, without a key too."""
+    monkeypatch.setattr(running, "SECONDS_TO_BODY", 1.0)
+    with closing(connect(demo_server.address)) as slow:
+        slow.settimeout(SECONDS)
+        slow.sendall(HALF + b"Content-Length: 1000\r\n\r\n{")
+        for _ in range(3):
+            time.sleep(0.2)
+            slow.sendall(b" ")
+        assert slow.recv(100) == b""
+
+
 # --- how it ends --------------------------------------------------------------------------------
 
 

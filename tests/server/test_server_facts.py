@@ -76,6 +76,7 @@ def test_what_is_not_served_says_so(
     url = demo_server.address + path
     for reply in (demo_server.client.post(url, json={}), demo_server.client.get(url)):
         assert reply.status_code == status
+        assert reply.headers.get("x-should-retry") == ("false" if status == 501 else None)
         error = reply.json()["error"]
         assert words in error["message"]
         assert error["type"] == (
