@@ -1,4 +1,4 @@
-"""Copying with the desktop's clipboard program; without one, the terminal has to do it."""
+"""The clipboard, by the desktop's programs; without one, the terminal has to do the copying."""
 
 import asyncio
 import os
@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from textual.app import App
 
+from specchat.images.image import type_of
+
+OSASCRIPT = "osascript"
 TIMEOUT_SECONDS = 2.0
 """A program that takes longer is assumed to hang because its display is gone."""
 
@@ -53,6 +56,41 @@ def copy_by_program(text: str) -> str:
             continue
         return command[0]
     return ""
+
+
+def image_in_clipboard() -> bytes:
+    """Return the picture that was copied, as a PNG file; empty if there is none, or no program."""
+    for command in _image_commands(os.environ, sys.platform):
+        if shutil.which(command[0]) is None:
+            continue
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS, check=True)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        is_text = command[0] == OSASCRIPT
+        found = _printed_by_osascript(done.stdout) if is_text else done.stdout
+        if type_of(found):
+            return found
+    return b""
+
+
+def _image_commands(environment: Mapping[str, str], platform: str) -> Iterator[tuple[str, ...]]:
+    """Yield the commands that print the picture in the clipboard of a display of this machine."""
+    if environment.get("WAYLAND_DISPLAY"):
+        yield ("wl-paste", "--no-newline", "--type", "image/png")
+    if environment.get("DISPLAY"):
+        yield ("xclip", "-selection", "clipboard", "-target", "image/png", "-out")
+    if platform == "darwin" and not environment.get("SSH_CONNECTION"):
+        yield (OSASCRIPT, "-e", "get the clipboard as «class PNGf»")
+
+
+def _printed_by_osascript(printed: bytes) -> bytes:
+    """Return the bytes of what it prints as «data PNGf89504E47...»."""
+    _, _, digits = printed.partition(b"PNGf")
+    try:
+        return bytes.fromhex(digits.strip().decode("utf-8").rstrip("»"))
+    except ValueError:
+        return b""
 
 
 def _commands(environment: Mapping[str, str], platform: str) -> Iterator[tuple[str, ...]]:

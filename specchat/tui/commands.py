@@ -115,7 +115,7 @@ COMMANDS = (
     ),
     Command(
         "attach", "Attach a file", "Attach a text file, a folder or an image to the message",
-        slash=("attach",), takes_text=True,
+        slash=("attach",), takes_text=True, text_help="without one, the picture that you copied",
     ),
     Command(
         "edit", "Open the editor", "Write the message in the editor that $VISUAL or $EDITOR names",

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from image_files import encoded, picture
 from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
-from specchat.tui.clipboard import copy_by_program
+from specchat.tui.clipboard import copy_by_program, image_in_clipboard
+from tables import table
 from tui.driving import say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
+PICTURE = encoded(picture(1, (8, 8)))
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "WSL_DISTRO_NAME")
 
 
@@ -51,6 +54,39 @@ def test_the_program_of_the_display_is_used(
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
     assert copy_by_program("text") == "wl-copy"
     assert wayland.read_text("utf-8") == "text\n"
+
+
+@table(
+    ("display", "program", "script"),
+    [
+        ("WAYLAND_DISPLAY", "wl-paste", "exec /bin/cat {0}.png"),
+        ("DISPLAY", "xclip", "exec /bin/cat {0}.png"),
+        ("DISPLAY", "xclip", "echo no picture"),
+        ("DISPLAY", "xclip", "exit 1"),
+    ],
+)
+def test_a_copied_picture_is_read(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, display: str, program: str, script: str
+) -> None:
+    """By the program of the display; what is no picture is none."""
+    (programs / f"{program}.copied.png").write_bytes(PICTURE)
+    install(programs, program, script)
+    assert image_in_clipboard() == b""
+    monkeypatch.setenv(display, "0")
+    assert image_in_clipboard() == (PICTURE if "cat" in script else b"")
+    monkeypatch.delenv(display)
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_a_picture_copied_on_a_mac_is_read(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, is_remote: bool
+) -> None:
+    """AppleScript prints it in hexadecimal digits; over SSH it is another machine's."""
+    monkeypatch.setattr("sys.platform", "darwin")
+    install(programs, "osascript", f"echo '«data PNGf{PICTURE.hex().upper()}»'")
+    if is_remote:
+        monkeypatch.setenv("SSH_CONNECTION", "1")
+    assert image_in_clipboard() == (b"" if is_remote else PICTURE)
 
 
 CODE = "```py\na = 1\n```\ntext\n```sh\nls\n```"

@@ -95,6 +95,29 @@ def test_images_are_named_as_texts_are(folder: Path) -> None:
     assert named_files("@cat.png", folder).missing == ["cat.png"]
 
 
+async def test_a_copied_picture_is_attached(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no file, and the name of none that is there; without one, a line says so."""
+    copied = [encoded(picture(7)), encoded(picture(8)), b""]
+    monkeypatch.setattr("specchat.tui.actions.attaching.image_in_clipboard", lambda: copied.pop(0))
+    (folder / "copied-1.png").write_bytes(CAT)
+    script = Script(["One.", "Two."], takes_images=True)
+    app = chat(script)
+    first, second = copied[:2]
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        composer = app.query_one(Composer)
+        await pilot.press(*"/attach", "enter")
+        await until(pilot, lambda: "copied-2.png" in attached(app))
+        app.actions.attaching.attach()  # as from the palette, in the middle of a message
+        await until(pilot, lambda: "copied-3.png" in attached(app))
+        assert composer.text == "@copied-2.png @copied-3.png "
+        await pilot.press(*"What?", "enter")
+        await until(pilot, lambda: len(script.asked) == 1 and app.answers.current is None)
+        assert shown_to(script) == [first, second]
+        await pilot.press(*"/attach", "enter")
+        await until(pilot, lambda: "No picture was copied" in screen_text(app))
+        assert composer.text == ""
+
+
 def test_pasted_paths_of_images_are_mentions(folder: Path) -> None:
     """As terminals paste them when a picture is dropped."""
     assert pasted_files(f"'{folder}/my dog.jpg'", folder) == ['@"my dog.jpg"']

@@ -1,13 +1,17 @@
 """Files for the message being written: attached by a command, and removed by a click."""
 
+import asyncio
 from dataclasses import dataclass
+from itertools import count
 
+from specchat.images.image import Image
 from specchat.system.current_folder import current_folder
+from specchat.tui.clipboard import image_in_clipboard
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.mentions import mention_of, without_mention
 
-USAGE = "Use /attach FILE, or write @ and its name."
+USAGE = "No picture was copied. Use /attach FILE, or write @ and its name."
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +22,31 @@ class Attaching:
     state: ChatState
 
     def attach(self, name: str = "") -> None:
-        """Mention a file. Raises InvalidOption if there is none."""
-        if not name:
+        """Mention a file, or without a name the picture that was copied.
+
+        Raises InvalidOption if there is no such file.
+        """
+        if name:
+            self._mention(mention_of(name, current_folder()))
+        else:
+            self.view.app.run_worker(self._attach_copied())
+
+    async def _attach_copied(self) -> None:
+        """Mention the picture in the clipboard; the message holds it, as it has no file."""
+        found = await asyncio.to_thread(image_in_clipboard)
+        if not found:
             self.view.notify(USAGE, severity="warning")
             return
-        self.view.composer.insert(f"{mention_of(name, current_folder())} ")
+        checks, folder = self.state.message_size.checks, current_folder()
+        names = (f"copied-{number}.png" for number in count(1))
+        name = next(
+            each for each in names if each not in checks.held and not (folder / each).exists()
+        )
+        checks.held = {**checks.held, name: Image(found, name)}
+        self._mention(f"@{name}")
+
+    def _mention(self, mention: str) -> None:
+        self.view.composer.insert(f"{mention} ")
         self.view.composer.focus()
 
     def detach(self, place: int) -> None:
