@@ -18,6 +18,7 @@ from specchat.decoding.chunk import Alternative, Chunk, Finish, ToolCall
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, SpecchatError
+from specchat.images.text_only import TEXT_ONLY
 from specchat.formats.call_reading import NUMBERED_ID
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
@@ -228,12 +229,12 @@ class Service:
     def set_up_images(self, on_line: Callable[[str], object]) -> None:
         """Have a clone make what reads images, if the model takes some; block until then.
 
-        `on_line` is called with what is done, and with why images cannot be read.
+        `on_line` is called with what is done, and with why a model that could read images cannot.
         """
         self._on_image_line, self._tried_images_at = on_line, monotonic()
         if self.engine.facts.takes_images:
             self.images_off_reason = set_up_images(on_line, again=True)
-        if reason := self.facts.images_off_reason:
+        if (reason := self.facts.images_off_reason) and reason != TEXT_ONLY:
             on_line(reason)
 
     def refused_image(self) -> None:

@@ -1265,6 +1265,8 @@ def test_heads_of_other_kinds_are_refused_before_they_are_loaded(
     writer = gguf.GGUFWriter(path, kind)
     writer.add_block_count(5)
     writer.add_uint32(f"{kind}.nextn_predict_layers", 1)
+    writer.add_expert_count(8)
+    writer.add_expert_used_count(2)
     writer.add_tensor("blk.4.nextn.eh_proj.weight", np.zeros((32, 64), np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -245,6 +245,7 @@ def test_the_engine_takes_the_declared_options(request_type: type[Options]) -> N
         "tool_names",
         "parallel_tool_calls",
         "enforces_tools",
+        "part_of",
     }
     assert names - own == declared.keys()
 
