@@ -18,8 +18,8 @@ from specchat.decoding.chunk import Alternative, Chunk, Finish, ToolCall
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, SpecchatError
-from specchat.images.text_only import TEXT_ONLY
 from specchat.formats.call_reading import NUMBERED_ID
+from specchat.images.text_only import TEXT_ONLY
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
 from specchat.server.activity import Activity, Api, ServedRequest
