@@ -156,7 +156,8 @@ class ChatApp(App[None]):
 
     def _remember(self, name: str, loading: Loading) -> None:
         """Keep a pair that was loaded among those to choose from; files are written in a thread."""
-        self.run_worker(asyncio.to_thread(self.setup.remember, name, loading), group="remember")
+        remember = partial(self.setup.remember, name, loading)
+        self.run_worker(remember, group="remember", thread=True)
 
     def get_default_screen(self) -> Screen[object]:
         """Return the main screen with the classes of its size: later they would restyle it all."""

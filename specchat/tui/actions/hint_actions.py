@@ -44,7 +44,7 @@ class HintActions:
         hint, pulls = self.state.hint, self.state.pulls
         if hint.is_first_run and hint.words() and not (pulls.running or pulls.arrived):
             write = partial(write_setting, settings_path(), "screen.offer_models", value=False)
-            self.view.app.run_worker(asyncio.to_thread(write), group="offers")
+            self.view.app.run_worker(write, group="offers", thread=True)
         hint.hide()
         self.view.show_hint()
 
