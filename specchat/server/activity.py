@@ -147,6 +147,8 @@ class Activity:
         self._live: dict[int, ServedRequest] = {}
         self._totals: dict[str, Totals] = {}
         self._all = Totals()
+        self.num_refused = 0
+        """The requests refused because too many were sent, read or waiting."""
 
     def observe(self, request: ServedRequest) -> None:
         """Follow a request; once it is over, it counts."""

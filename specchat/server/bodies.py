@@ -88,16 +88,17 @@ async def read(request: Request, kind: type[Body], make: Callable[[Request, Body
     """Return what `make` makes of the body of a request, and the request.
 
     All of it is done off the event loop, as it may take seconds. Raises ApiError for what is not
-    JSON of this shape.
+    JSON of this shape, and QueueFull.
     """
     service: Service = request.app.state.service
-    given = await service.off_loop(_fields_of, request, kind, await request.body())
+    async with service.body_room.body(request.stream()) as data:
+        given = await service.off_loop(_fields_of, request, kind, data)
     if isinstance(given, dict) and (biases := given.get("logit_bias")) is not None:
         given["logit_bias"] = await token_biases(biases, service)
     return await service.off_loop(lambda: make(request, _converted(given, kind)))
 
 
-def _fields_of(request: Request, kind: type[Body], data: bytes) -> Any:
+def _fields_of(request: Request, kind: type[Body], data: bytearray) -> Any:
     """Return what a body says, its fields by specchat's names. Raises ApiError."""
     service: Service = request.app.state.service
     most_values = MOST_VALUES + service.facts.context

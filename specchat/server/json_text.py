@@ -32,7 +32,7 @@ class Extent(NamedTuple):
     num_values: int
 
 
-def extent_of(data: bytes, most_values: int) -> Extent:
+def extent_of(data: bytes | bytearray, most_values: int) -> Extent:
     """Return the extent of JSON; of one with too many values it may be that of a part."""
     level = depth = num_values = num_quotes = 0
     is_quoted, cut = False, b""
@@ -54,7 +54,7 @@ def extent_of(data: bytes, most_values: int) -> Extent:
     return Extent(depth, num_values)
 
 
-def decoded(data: bytes) -> Any:
+def decoded(data: bytes | bytearray) -> Any:
     """Return what JSON says, also of a text that was cut within a character, as JavaScript cuts it.
 
     Raises DecodeError or UnicodeDecodeError.

@@ -55,6 +55,7 @@ class ServiceCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all figures; counters of the loaded pair are there from the start, as 0."""
         engine, name = self._service.engine, self._service.name
+        num_refused = self._service.activity.num_refused
         for state, count in (("running", engine.num_running), ("waiting", engine.num_waiting)):
             gauge = GaugeMetricFamily(
                 f"vllm:num_requests_{state}", f"Requests {state}.", labels=LABELS
@@ -63,7 +64,7 @@ class ServiceCollector(Collector):
             yield gauge
         for event, help_text, count in (
             ("engine_restarts", "Times the engine died and was loaded again.", engine.num_restarts),
-            ("requests_refused", "Requests refused: the queue was full.", engine.num_refused),
+            ("requests_refused", "Requests refused: too many at once.", num_refused),
         ):
             yield _counter(f"specchat:{event}", help_text, {name: [((), count)]})
         by_model = {name: Totals(), **self._service.activity.totals_by_model()}

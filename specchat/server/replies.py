@@ -21,6 +21,7 @@ from specchat.server.api_errors import (
     named_as_sent,
     of_exception,
 )
+from specchat.sharing.tickets import QueueFull
 from specchat.system.logs import log_internal_error
 
 MOST_SILENT_SECONDS = 120.0
@@ -51,8 +52,10 @@ def comment(text: str) -> bytes:
 def error_to(scope: Scope, raised: Exception) -> ApiError:
     """Return any error as an API's, in which fields are called as the request calls them.
 
-    Errors that are not specchat's own are bugs, and are logged.
+    Refusals are counted. Errors that are not specchat's own are bugs, and are logged.
     """
+    if isinstance(raised, QueueFull):
+        scope["app"].state.service.activity.num_refused += 1
     if isinstance(raised, SpecchatError):
         raised = of_exception(raised)
     if not isinstance(raised, ApiError):

@@ -24,6 +24,7 @@ from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
 from specchat.server.activity import Activity, Api, ServedRequest
 from specchat.server.api_errors import NOT_FOUND, ApiError
+from specchat.server.body_room import BodyRoom
 from specchat.server.line_limit import LineLimit
 from specchat.server.prompts import ENDING, Prompts, done_on
 from specchat.sharing.answer_turn import SLICE_SECONDS
@@ -203,6 +204,7 @@ class Service:
         """Serve an engine with this target under a name."""
         self.engine = engine
         self.prompts = Prompts(engine, target)
+        self.body_room = BodyRoom()
         self._reading = ThreadPoolExecutor(1, "bodies")
         self.name, self.file_name = name, target.name
         self.defaults = dict(defaults or {})

@@ -61,11 +61,6 @@ class AskedWork:
         """The answers that have begun and take turns."""
         return len(self._line.active)
 
-    @property
-    def num_refused(self) -> int:
-        """The requests refused because too many were waiting."""
-        return self._line.num_refused
-
     def submit(self, ticket: Ticket) -> None:
         """Queue a request. Raises QueueFull, or EngineFailed once closed."""
         with self._lock:

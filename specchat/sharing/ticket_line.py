@@ -36,8 +36,6 @@ class TicketLine:
         """Those that have begun; the first one has the next turn."""
         self.aside: Ticket | None = None
         self._most_in_turn = self._most_of_own = MOST_IN_TURN
-        self.num_refused = 0
-        """The requests refused because too many were waiting."""
         self._most_waiting = most_waiting
         self._served: dict[str, int] = {}
 
@@ -93,7 +91,6 @@ class TicketLine:
         """
         num_free = self._most_in_turn - len(self.active)
         if ticket.is_served and len(self.waiting) - num_free >= self._most_waiting:
-            self.num_refused += 1
             raise QueueFull(f"{self._most_waiting} requests are waiting: try again later")
         self.waiting.append(ticket)
         self.tell_places()
