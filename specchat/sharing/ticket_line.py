@@ -13,7 +13,7 @@ MOST_SECONDS_PASSED_OVER = 3.0
 MOST_IN_TURN = 4
 """Answers that take turns; the others wait until one of these has ended."""
 MOST_CLIENTS = 100
-"""Clients whose last turn is remembered; names of programs come from outside."""
+"""Clients that are remembered."""
 
 
 def most_in_turn(facts: EngineFacts) -> int:
@@ -24,9 +24,10 @@ def most_in_turn(facts: EngineFacts) -> int:
 class TicketLine:
     """The tickets of a shared engine, which guards them with its lock.
 
-    Clients are let in one after the other, however many requests each has waiting. The user of this
-    program goes before those of others: in the line, into a turn, and beyond the number of answers
-    that take turns. An `aside` is answered while there is nothing else.
+    Clients are let in one after the other, however many requests each has waiting: first the one
+    that was let in longest ago, or that came then with a new name, as names come from outside. The
+    user of this program goes before those of others: in the line, into a turn, and beyond the
+    number of answers that take turns. An `aside` is answered while there is nothing else.
     """
 
     def __init__(self, most_waiting: int) -> None:
@@ -37,7 +38,9 @@ class TicketLine:
         self.aside: Ticket | None = None
         self._most_in_turn = self._most_of_own = MOST_IN_TURN
         self._most_waiting = most_waiting
-        self._served: dict[str, int] = {}
+        self._num_let_in = 0
+        self._last_turns: dict[str, int] = {}
+        """By client: the number of its last turn. A new one comes just before the latest."""
 
     def __iter__(self) -> Iterator[Ticket]:
         """Yield all tickets."""
@@ -93,7 +96,14 @@ class TicketLine:
         if ticket.is_served and len(self.waiting) - num_free >= self._most_waiting:
             raise QueueFull(f"{self._most_waiting} requests are waiting: try again later")
         self.waiting.append(ticket)
+        self._remember(ticket.client, self._last_turns.get(ticket.client, self._num_let_in - 1))
         self.tell_places()
+
+    def _remember(self, client: str, last_turn: int) -> None:
+        self._last_turns.pop(client, None)
+        self._last_turns[client] = last_turn
+        if len(self._last_turns) > MOST_CLIENTS:
+            del self._last_turns[next(iter(self._last_turns))]
 
     def remove(self, ticket: Ticket) -> None:
         """Take a ticket out, wherever it is."""
@@ -123,10 +133,8 @@ class TicketLine:
         while self._lets_in(len(self.active) + len(new)):
             new.append(ticket := self._in_order()[0])
             self.waiting.remove(ticket)
-            self._served.pop(ticket.client, None)
-            self._served[ticket.client] = ticket.number
-            if len(self._served) > MOST_CLIENTS:
-                del self._served[next(iter(self._served))]
+            self._num_let_in += 1
+            self._remember(ticket.client, self._num_let_in)
             ticket.idle_since = monotonic()
         first = [each for each in self.active if not each.num_turns]
         first = sorted([*first, *new], key=lambda each: each.is_served)
@@ -150,11 +158,11 @@ class TicketLine:
             ticket.set_place(place)
 
     def _in_order(self) -> list[Ticket]:
-        """Return the waiting requests, one of each client in turn, the least recent one first."""
+        """Return the waiting requests, one of each client in turn."""
         counts: dict[str, int] = {}
         order: list[tuple[bool, int, int, int, Ticket]] = []
         for ticket in self.waiting:
             turn = counts[ticket.client] = counts.get(ticket.client, 0) + 1
-            last = self._served.get(ticket.client, 0)
+            last = self._last_turns.get(ticket.client, 0)
             order.append((ticket.is_served, turn, last, ticket.number, ticket))
         return [ticket for *_, ticket in sorted(order, key=lambda each: each[:4])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -12,6 +12,7 @@ from scripted_chat import FACTS
 from specchat.requests.answer_request import GenerateRequest
 from specchat.sharing.ticket_line import TicketLine
 from specchat.sharing.tickets import QueueFull, Ticket
+from tables import table
 
 TWO_AT_ONCE = replace(FACTS, takes_turns=True, at_once=2)
 
@@ -103,3 +104,59 @@ def test_only_what_really_waits_counts_in_the_queue(num_free: int) -> None:
         line.add(served[-1])
     line.add(own)
     assert line.waiting[-1] is own
+
+
+def let_in_one_by_one(line: TicketLine) -> Iterator[str]:
+    """Yield the client whose request is let in next, after the end of the one before."""
+    facts = replace(FACTS, takes_turns=False)
+    while line.waiting:
+        line.let_in(facts)
+        [ticket] = line.active
+        yield ticket.client
+        line.remove(ticket)
+
+
+def add(line: TicketLine, client: str, number: int) -> None:
+    """Let a request of a client wait."""
+    ticket = Ticket(GenerateRequest(prompt=[5]), client, lambda: None, is_served=True)
+    ticket.number = number
+    line.add(ticket)
+
+
+@table("order", ["aaaabb", "aabbaa", "bbaaaa", "bbcaaaac"])
+def test_clients_take_turns_whoever_came_first(order: str) -> None:
+    """One of each before the next of the same one, which may have come long before."""
+    line = TicketLine(32)
+    for number, client in enumerate(order, 1):
+        add(line, client, number)
+    given = "".join(let_in_one_by_one(line))
+    num_clients = len({*order})
+    assert sorted(given) == sorted(order)
+    assert {*given[:num_clients]} == {*given[num_clients : 2 * num_clients]} == {*order}
+
+
+def test_new_names_do_not_pass_one_that_waits() -> None:
+    """A program could send another one with each request."""
+    line = TicketLine(32)
+    for number, client in enumerate(["known", "other", "known"], 1):
+        add(line, client, number)
+    given, names = let_in_one_by_one(line), list[str]()
+    for number in range(4, 400):
+        add(line, f"new {number}", number)
+        names.append(next(given))
+        if names.count("known") == 2:
+            break
+    assert names.count("known") == 2
+    assert len(names) <= 6
+
+
+def test_a_new_client_waits_for_one_of_each_other_at_most() -> None:
+    """However many requests these have waiting."""
+    line = TicketLine(64)
+    for number in range(20):
+        add(line, "ab"[number % 2], number + 1)
+    given = let_in_one_by_one(line)
+    assert [next(given) for _ in range(6)] == list("ababab")
+    add(line, "new", 21)
+    assert "new" in [next(given) for _ in range(3)]
+    assert list(given)[-1] in "ab"
