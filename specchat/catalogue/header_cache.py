@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from specchat.errors import SpecchatError
 from specchat.gguf.draft_kinds import is_head_only, why_no_head
-from specchat.gguf.origin import DraftOrigin, Requantised, origin_of, requantised_from
+from specchat.gguf.origin import DraftOrigin, origin_of
 from specchat.gguf.purpose import Purpose, purpose_of
 from specchat.gguf.reader import read_header
 from specchat.gguf.unfinished_file import why_unwritten
@@ -33,7 +33,7 @@ class HeaderFacts:
     `active_share` is the share of a mixture's experts that a token uses, 1 for other models.
     `width` is that of the states between its layers. `has_head` is true if the model has a
     prediction head that specchat can use, `is_head` if the file holds one without its model.
-    `origin` is a derived draft's record, `requantised` that of a file that was made from another.
+    `origin` is a derived draft's record.
     """
 
     kind: Purpose
@@ -44,7 +44,6 @@ class HeaderFacts:
     has_head: bool = False
     is_head: bool = False
     origin: DraftOrigin | None = None
-    requantised: Requantised | None = None
     vocabulary: VocabularyFacts | None = None
 
 
@@ -122,7 +121,6 @@ def _read_facts(path: Path) -> HeaderFacts:
         has_head=not is_head and why_no_head(header) is None,
         is_head=is_head,
         origin=origin_of(header),
-        requantised=requantised_from(header),
     )
 
 

@@ -273,19 +273,15 @@ def _add_measuring(commands: Commands) -> None:
 
 def _add_deriving(commands: Commands) -> None:
     options = (*settings_of(LoadOptions), *NETWORK)
-    help_text = "train a draft for a target, or make a faster file of it"
-    derive = _command(commands, "derive", help_text, options, " TARGET")
+    usage = " --train TIME TARGET"
+    derive = _command(commands, "derive", "train a draft for a target", options, usage)
     _add(derive, "target", f"the target: {MODEL_NAME}", metavar="TARGET")
     help_text = "train a head or small draft model for this long: 8h; resumes earlier training"
-    _add(derive, "--train", help_text, type=_seconds, metavar="TIME")
-    help_text = "with --train: also train on questions about this text; repeatable"
+    _add(derive, "--train", help_text, type=_seconds, metavar="TIME", required=True)
+    help_text = "also train on questions about this text; repeatable"
     _add(derive, "--text", help_text, type=Path, action="append", default=[], metavar="FILE")
-    _add_flag(derive, "--history", "with --train: also train on the questions in your chats")
-    help_text = (
-        "make no draft, but a file of the target in Q4_0, which many processors decode faster"
-    )
-    _add_flag(derive, "--requantise", help_text)
-    _add_flag(derive, "--keep-slower", "keep the result even if it is not faster here")
+    _add_flag(derive, "--history", "also train on the questions in your chats")
+    _add_flag(derive, "--keep-slower", "keep the draft even if no speedup is predicted here")
 
 
 def _named(declared: type[Options], key: str) -> list[Option]:

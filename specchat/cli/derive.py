@@ -1,7 +1,4 @@
-"""`specchat derive`: train a draft for a target, or make a faster file of it.
-
-What is made is kept if it pays.
-"""
+"""`specchat derive`: train a draft for a target; it is kept if it pays."""
 
 import argparse
 from collections.abc import Iterator
@@ -16,29 +13,19 @@ from specchat.cli.model_arguments import stopping_on_interrupt
 from specchat.cli.terminal import DONE, INTERRUPTED, print_result, show_line
 from specchat.derivation.answer_sampling import TrainingPrompts
 from specchat.derivation.derived_files import deriving_alone
-from specchat.derivation.requantisation import (
-    LEAST_AGREEMENT,
-    MOST_PERPLEXITY,
-    Requantisation,
-    RequantisedFile,
-)
 from specchat.derivation.train_method import TrainDerivation, Trained, TrainRequest
 from specchat.engine.api import Loading
 from specchat.errors import InvalidOption
 from specchat.options.declarations import LoadOptions, Sampling
-from specchat.wording import percent, rate_text, size_text, speedup_text
+from specchat.wording import percent, rate_text, speedup_text
 
 MOST_QUESTIONS = 2000
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train a draft and print its predicted speedup, also if stopped early; or requantize."""
-    _require_one_way(arguments)
+    """Train a draft and print its predicted speedup, also if stopped early."""
     target = file_of(arguments.target)
     loading = Loading(target, **arguments.settings.values(LoadOptions))
-    if arguments.requantise:
-        _requantise(arguments, loading)
-        return DONE
     pair = load_pairs().get(arguments.target)
     sampling = Sampling(**dict[str, Any](pair.sampling if pair else {}))
     questions = _questions() if arguments.history else ()
@@ -50,17 +37,6 @@ def run(arguments: argparse.Namespace) -> int:
     show_line()
     print_result(arguments, _record(trained), list(_lines(trained, sampling, target)))
     return INTERRUPTED if is_interrupted() else DONE
-
-
-def _require_one_way(arguments: argparse.Namespace) -> None:
-    """Raise InvalidOption unless the options say what to make, and nothing else."""
-    if arguments.requantise and (arguments.train or arguments.text or arguments.history):
-        raise InvalidOption("--requantise makes no draft: only --keep-slower goes with it")
-    if not arguments.requantise and not arguments.train:
-        raise InvalidOption(
-            "say what to make: --train TIME (8h, say) trains a draft, and --requantise makes a"
-            " faster file of the target"
-        )
 
 
 def _texts(paths: list[Path]) -> list[str]:
@@ -118,47 +94,3 @@ def _lines(trained: Trained, sampling: Sampling, target: Path) -> Iterator[str]:
     yield f"kept as {path.name}: used for this target if its pair names no draft; `rm` deletes it"
     if find_tuned(target):
         yield "tuned settings for this target take precedence: run `specchat tune` again to compare"
-
-
-def _requantise(arguments: argparse.Namespace, loading: Loading) -> None:
-    """Make a faster file of a model, and print how it compares with its source."""
-    with deriving_alone():
-        made = Requantisation(loading, show_line, keep_slower=arguments.keep_slower).run()
-    show_line()
-    record = {
-        **asdict(made.compared),
-        "bytes": made.num_bytes,
-        "source_bytes": made.source_bytes,
-        "kept": made.path is not None,
-        "path": str(made.path) if made.path else None,
-    }
-    print_result(arguments, record, list(_lines_of_file(made, loading.target)))
-
-
-def _lines_of_file(made: RequantisedFile, source: Path) -> Iterator[str]:
-    """Yield lines about a requantized file, and whether it was kept."""
-    compared = made.compared
-    sizes = f"{size_text(made.num_bytes)}, its source {size_text(made.source_bytes)}"
-    yield f"all matrices in Q4_0, the output matrix too: {sizes}"
-    yield (
-        f"quality on {compared.num_tokens} tokens of held-out text: perplexity"
-        f" {compared.perplexity:.2f}, its source's {compared.source_perplexity:.2f}"
-        f" ({100 * compared.loss:+.1f} %); {percent(compared.agreement)} of next tokens agree"
-    )
-    yield (
-        f"speed here without drafts: {rate_text(compared.rate)}, its source's"
-        f" {rate_text(compared.source_rate)} ({speedup_text(compared.speedup, 2)})"
-    )
-    if made.path:
-        yield (
-            f"kept as {made.path.name}: `specchat --target {made.path.stem}` uses it;"
-            f" {source.name} stays as it is; `rm` deletes the new file"
-        )
-    elif not compared.is_good:
-        yield (
-            "not kept: its quality is too low; its perplexity may be"
-            f" {percent(MOST_PERPLEXITY - 1)} higher at most, and {percent(LEAST_AGREEMENT)} of the"
-            " next tokens must agree"
-        )
-    else:
-        yield "not kept: it is not faster here; --keep-slower keeps it anyway"

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +89,6 @@ def _local_lines(rows: Collection[Row]) -> list[str]:
         where = f"{row['from']}, with a prediction head" if row["has_head"] else row["from"]
         if row["origin"]:
             where = f"derived draft for {row['origin']['target']}"
-        if row["requantised"]:
-            where = f"requantized from {row['requantised']['source']}"
         table.append((row["name"], size_text(row["bytes"]), row["fit"], where))
     return ["", *table_lines(table, left=(0, 2, 3))] if rows else []
 
@@ -138,7 +135,6 @@ def _row_of_local(model: LocalModel, machine: Machine, facts: HeaderFacts) -> di
         "from": model.tool,
         "has_head": facts.has_head,
         "origin": {"target": origin.target, "method": origin.method} if origin else None,
-        "requantised": asdict(facts.requantised) if facts.requantised else None,
         "bytes": model.num_bytes,
         "fit": judge(need_of_size(model.num_bytes), machine),
         "path": str(model.path),

@@ -157,12 +157,11 @@ def _local_offers(
 ) -> Iterator[Offer]:
     """Yield the models of other programs, and files pulled on their own; drafts are left out."""
     for model, facts in models_beside(shown):
-        made = facts.requantised
-        if (made or model.tool != "derived") and model.name not in names:
+        if facts.origin is None and model.name not in names:
             is_head = facts.has_head and may_use(arguments.drafter, "head")
             yield Offer(
                 model.name,
-                f"requantized from {made.source}" if made else f"from {model.tool}",
+                f"from {model.tool}",
                 size=size_text(model.num_bytes),
                 title=model_title(model.name),
                 outlook=Outlook(

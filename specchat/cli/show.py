@@ -32,7 +32,7 @@ from specchat.formats.families import format_of
 from specchat.gguf.draft_kinds import KINDS, has_head, kind_of, kind_of_file, why_no_head
 from specchat.gguf.header import Header, LongArray, Value
 from specchat.gguf.model_files import read_pair
-from specchat.gguf.origin import DraftOrigin, origin_of, requantised_from
+from specchat.gguf.origin import DraftOrigin, origin_of
 from specchat.gguf.purpose import purpose_text, why_no_text
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
@@ -204,7 +204,6 @@ def _about_model(header: Header) -> dict[str, Any]:
         "generates_text": not kind.is_head and why_no_text(header) is None,
         "purpose": why_no_text(header) or purpose_text(header),
         "origin": asdict(origin) if (origin := origin_of(header)) else None,
-        "requantised": asdict(made) if (made := requantised_from(header)) else None,
         "head": (why_no_head(header) or "") if has_head(header) else None,
         "parameters": header.num_parameters,
         "quantisation": header.quantisation,
@@ -320,8 +319,6 @@ def _facts(model: About) -> Lines:
         yield "vocabulary", f"{model['vocabulary']} tokens, {model['tokenizer']} tokenizer"
     for notice in model["notices"]:
         yield "notice", notice
-    if made := model["requantised"]:
-        yield "derived", f"requantized from {made['source']}: {made['result']}"
     if origin := model["origin"]:
         yield "derived", f"draft for {origin['target']}, {origin['method']}"
         speedup = DraftOrigin(**origin).speedup

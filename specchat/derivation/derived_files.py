@@ -1,4 +1,4 @@
-"""Derived files: drafts are measured with their target; all are kept with their origin, or not."""
+"""Derived drafts: measured with their target, and kept with their origin, or not."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,14 +36,10 @@ NUM_ROUNDS = 3
 """Costs of passes are measured in several rounds, as other programs may disturb one of them."""
 
 
-def derived_path(target: Header, method: str, title: str = "") -> Path:
-    """Return the path of what a method derives from a file; deriving it again replaces it.
-
-    Its name begins with a title, or with the file's own name.
-    """
+def derived_path(target: Header, method: str) -> Path:
+    """Return the path of what a method derives from a file; deriving it again replaces it."""
     is_named = target.path.suffix.lower() == ".gguf"  # Ollama names files by their checksums
-    title = title or (target.path.stem if is_named else target.name)
-    name = NO_NAME.sub("-", title)[:MAX_NAME_LENGTH]
+    name = NO_NAME.sub("-", target.path.stem if is_named else target.name)[:MAX_NAME_LENGTH]
     return derived_folder() / f"{name}-{method}-{fingerprints(target).file[:8]}.gguf"
 
 

@@ -16,7 +16,7 @@ from specchat.gguf.header import Header, Tensor
 from specchat.gguf.reader import read_part
 from specchat.gguf.vocabulary_facts import vocabulary_of
 
-PREFIX, REQUANTISED = "specchat.origin.", "specchat.requantised."
+PREFIX = "specchat.origin."
 SAMPLED_BYTES = 4096
 CONSTANTS = ("rope_freqs", "rope_factors")
 """What the names of vectors begin with that are not trained, and that some conversions lack."""
@@ -61,22 +61,6 @@ class DraftOrigin:
         return {f"{PREFIX}{key}": text for key, text in asdict(self).items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Requantised:
-    """How a model's file was made from another file of the same model.
-
-    `source` is the name of that file, `result` what was measured of the new one, in words.
-    """
-
-    source: str
-    result: str
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """The record as metadata of a GGUF file."""
-        return {f"{REQUANTISED}{key}": text for key, text in asdict(self).items()}
-
-
 class Fingerprints(NamedTuple):
     """Checksums in hexadecimal: of a model in any quantization, and of its weights as stored."""
 
@@ -88,12 +72,6 @@ def origin_of(header: Header) -> DraftOrigin | None:
     """Return the record in a draft's header, None for a model that is not a derived draft."""
     texts = _texts(header, PREFIX, DraftOrigin.__dataclass_fields__)
     return DraftOrigin(*texts) if texts[0] else None
-
-
-def requantised_from(header: Header) -> Requantised | None:
-    """Return the record in a model's header, None for a file that was not requantized here."""
-    texts = _texts(header, REQUANTISED, Requantised.__dataclass_fields__)
-    return Requantised(*texts) if texts[0] else None
 
 
 def fingerprints(header: Header) -> Fingerprints:

@@ -31,8 +31,7 @@ FAILED = 1
 class Copy:
     """A copy of a model, with metadata added.
 
-    `file_type` is llama.cpp's number of a quantization; with None the weights stay as they are. If
-    it `is_pure`, all matrices have that type, the embeddings and the output matrix, too.
+    `file_type` is llama.cpp's number of a quantization; with None the weights stay as they are.
     A split model is copied into one file.
     """
 
@@ -40,7 +39,6 @@ class Copy:
     destination: str
     metadata: Mapping[str, str] = field(default_factory=dict)
     file_type: int | None = None
-    is_pure: bool = False
 
 
 def write_copy(copy: Copy) -> None:
@@ -75,7 +73,6 @@ def _write(copy: Copy) -> None:
     if copy.file_type is not None:
         parameters.ftype = copy.file_type
         parameters.allow_requantize = True
-        parameters.pure = copy.is_pure
     parameters.kv_overrides = overrides = _overrides(copy.metadata)
     last_errors()
     source, destination = os.fsencode(copy.source), os.fsencode(copy.destination)

@@ -17,7 +17,8 @@ from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.local_models import derived_folder
 from specchat.catalogue.pairs import save_pair
 from specchat.cli import main
-from specchat.derivation.derived_files import derived_path, keep_file
+from specchat.derivation.derived_files import derived_path, deriving_alone, keep_file
+from specchat.errors import SpecchatError
 from specchat.gguf.origin import DraftOrigin, fingerprints
 from specchat.gguf.reader import read_header
 from specchat.settings.sources import read_settings
@@ -136,6 +137,18 @@ def test_a_draft_that_does_not_pay_is_not_chosen(target: Path, keep: Callable[..
     assert [why for _, why in find_drafts(target).unfit] == ["no speedup was predicted for it"]
 
 
+def test_only_one_draft_is_derived_at_a_time() -> None:
+    """The second one fails and leaves the first one's files; the next deletes leftovers."""
+    with deriving_alone():
+        for name in ("a.scratch", "a.writing", "a.scratch0815.new", "kept.gguf"):
+            (derived_folder() / name).touch()
+        with pytest.raises(SpecchatError, match="another draft is being derived: wait"):
+            deriving_alone().__enter__()
+        assert len(list(derived_folder().iterdir())) == 4
+    with deriving_alone():
+        assert [path.name for path in derived_folder().iterdir()] == ["kept.gguf"]
+
+
 @table(
     ("words", "code", "message"),
     [
@@ -143,9 +156,8 @@ def test_a_draft_that_does_not_pay_is_not_chosen(target: Path, keep: Callable[..
         (["damaged.gguf", "--train", "1h"], 1, "unfinished download"),
         (["target.gguf", "--train", "10"], 2, "'10' is not a time: write 90s, 10m or 2h"),
         (["target.gguf", "--train", "0s"], 2, "'0s' is not a time"),
-        (["target.gguf"], 2, "say what to make: --train TIME (8h, say) trains a draft, and"),
-        (["target.gguf", "--history"], 2, "say what to make: --train TIME"),
-        (["target.gguf", "--requantise", "--train", "1h"], 2, "--requantise makes no draft"),
+        (["target.gguf"], 2, "the following arguments are required: --train"),
+        (["--train", "1h"], 2, "the following arguments are required: TARGET"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

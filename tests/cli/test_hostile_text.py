@@ -123,7 +123,7 @@ CASES: dict[str, Case] = {
     "check an unknown draft": Case(
         lambda w: ["check", "--target", w.target, "--draft", w.unknown, *FAST]
     ),
-    "derive": Case(lambda w: ["derive", w.unknown, "--requantise"]),
+    "derive": Case(lambda w: ["derive", f"{w.unknown}.gone", "--train", "1s"]),
     "show": Case(lambda w: ["show", w.target]),
     "show json": Case(lambda w: ["show", w.target, "--json"]),
     "show a template": Case(lambda w: ["show", w.template]),

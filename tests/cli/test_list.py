@@ -52,7 +52,6 @@ def test_local_models_are_listed_by_their_names(
             "has_head": False,
             "missing_head": None,
             "origin": None,
-            "requantised": None,
             "bytes": len(GGUF),
             "fit": "fits in memory",
             "path": str(blob),
