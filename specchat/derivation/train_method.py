@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import ceil
@@ -73,8 +73,6 @@ class TrainRequest:
     sampling: Sampling
     seconds: float
     keep_any: bool = False
-    with_sampling: bool = True
-    """Whether answers are sampled, too; without, it is trained on those that are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class TrainDerivation:
             width = len(layers) * self._header.own("embedding_length")
             store = AnswerStore(self.work, inputs_width=width)
             sampling = AnswerSampling(request.prompts, self.work, store, half, layers)
-            with sampling if request.with_sampling else nullcontext():
+            with sampling:
                 self._train(trainee, store, sampling, costs)
             write_private(scratch, trainee.file())
             self._report("measuring the draft")
@@ -182,12 +180,11 @@ class TrainDerivation:
     ) -> None:
         """Train until the time is up, saving checkpoints."""
         began = saved = before = monotonic()
-        sampling_share = SAMPLING_SHARE if self._request.with_sampling else 0.0
-        until = began + sampling_share * self._request.seconds
+        until = began + SAMPLING_SHARE * self._request.seconds
         training, batches = trainee.training, self._batches(trainee, store, sampling, until)
         with suppress(StopIteration):
             while (share := (monotonic() - began) / self._request.seconds) < 1.0:
-                if share > sampling_share or sampling.why_full:
+                if share > SAMPLING_SHARE or sampling.why_full:
                     sampling.stop()
                     training.use_threads(self._threads)
                 training.step([next(batches) for _ in range(trainee.batches)], share)
@@ -218,7 +215,10 @@ class TrainDerivation:
         if self._stopped.is_set():
             return
         if not store.training:
-            raise SpecchatError(self._why_empty(sampling))
+            why, advice = "could be sampled in this time", "train for longer"
+            if sampling.why_full:
+                why, advice = f"were sampled, as {sampling.why_full}", "make room first"
+            raise SpecchatError(f"no answers {why}: {advice}")
         if not trainee.training.steps:
             trainee.begin(store.training)
         for batch in store.batches(BATCH, trainee.training.steps):
@@ -226,14 +226,6 @@ class TrainDerivation:
                 return
             sampling.check()
             yield batch
-
-    def _why_empty(self, sampling: AnswerSampling) -> str:
-        """Return a message that says why no answers were found, and what to do."""
-        if not self._request.with_sampling:
-            return f"{self.work} holds no answers: sample some first"
-        if sampling.why_full:
-            return f"no answers were sampled, as {sampling.why_full}: make room first"
-        return "no answers could be sampled in this time: train for longer"
 
     def _checkpoint(
         self, trainee: "Trainee", store: AnswerStore, sampling: AnswerSampling, costs: Costs

@@ -6,7 +6,6 @@ import importlib.util
 import itertools
 import json
 import pickle
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -120,10 +119,10 @@ def test_an_embedding_of_an_unknown_type_is_refused(
 
 
 def derivation_of(
-    target: Path, monkeypatch: pytest.MonkeyPatch, report: list[str], **options: Any
+    target: Path, monkeypatch: pytest.MonkeyPatch, report: list[str]
 ) -> TrainDerivation:
     """Return a training that begins without PyTorch, too."""
-    request = TrainRequest(TrainingPrompts(Loading(target)), Sampling(), 60.0, **options)
+    request = TrainRequest(TrainingPrompts(Loading(target)), Sampling(), 60.0)
     with monkeypatch.context() as patched:
         patched.setattr(importlib.util, "find_spec", lambda _: True)
         return TrainDerivation(request, report.append)
@@ -168,16 +167,6 @@ def test_no_more_answers_are_awaited_than_there_is_room_for(
             with pytest.raises(SpecchatError, match="GB of answers: make room first"):
                 next(batches)
     assert monotonic() - began < 200
-
-
-def test_without_sampling_there_must_be_answers(
-    demo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The error names the folder where they were looked for: more time would not help."""
-    derivation = derivation_of(demo, monkeypatch, [], with_sampling=False)
-    expected = f"{derivation.work} holds no answers: sample some first"
-    with pytest.raises(SpecchatError, match=re.escape(expected)):
-        next(batches_of(derivation, seconds=0.0))
 
 
 class FinishedNetwork:
