@@ -1,12 +1,10 @@
 """The store: conversations, their messages and presets in one SQLite file, private to the user."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from time import time
 from typing import Any
@@ -33,11 +31,12 @@ from specchat.chat.message_rows import (
     title_of,
 )
 from specchat.chat.preset import ADD_PRESET, PRESETS, Preset, preset_of
-from specchat.chat.stored_images import ADD_IMAGE, HAS_IMAGE, IMAGES, READ_IMAGE, ImageFiles
+from specchat.chat.row_numbers import keep_numbers, last_numbers, next_number
+from specchat.chat.stored_images import REMOVE_UNSHOWN, StoredImages, add_images
 from specchat.chat.stored_steps import MAX_TOTAL_BYTES, StoredSteps, steps_column, steps_of
 from specchat.decoding.chunk import Piece, ToolCall
 from specchat.errors import ConversationNotFound, StoreBusy
-from specchat.images.image import DistantImage, Image
+from specchat.images.image import Image
 from specchat.system.private_files import FOLDERS
 
 UNDO_SECONDS = 24 * 3600.0
@@ -52,25 +51,15 @@ REMOVE_OLD_STEPS = (
 )
 """Keeps the steps of the newest answers, up to a number of bytes."""
 
-REMOVE_IMAGES = "DELETE FROM image WHERE digest NOT IN (SELECT digest FROM shown)"
-"""Removes the images that no message shows any more."""
-
-LAST_NUMBERS = (
-    "SELECT coalesce((SELECT max(id) FROM conversation), 0),"
-    " coalesce((SELECT max(id) FROM message), 0)"
-)
-KEEP_NUMBERS = "UPDATE used SET conversation = max(conversation, ?), message = max(message, ?)"
-NEXT_NUMBER = "(SELECT 1 + max(used.{0}, coalesce((SELECT max(id) FROM {0}), 0)) FROM used)"
-"""The number of a new row, which none had before: other programs may still have that one open."""
 ADD_CONVERSATION = (
     "INSERT INTO conversation"  # noqa: S608 -- ours
     " (id, title, created, changed, system_prompt, pair, preset, schema)"
-    f" VALUES ({NEXT_NUMBER.format('conversation')}, '', ?, ?, ?, ?, ?, ?)"
+    f" VALUES ({next_number('conversation')}, '', ?, ?, ?, ?, ?, ?)"
 )
 ADD_MESSAGE = (
     "INSERT INTO message"  # noqa: S608 -- ours
     " (id, conversation, parent, role, text, created, attachments, reasoning, tool_calls, mark,"
-    f" schema) VALUES ({NEXT_NUMBER.format('message')}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f" schema) VALUES ({next_number('message')}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 ADD_STEPS = "INSERT INTO steps (message, target, data) SELECT id, ?, ? FROM message WHERE id = ?"
@@ -79,32 +68,6 @@ ADD_STEPS = "INSERT INTO steps (message, target, data) SELECT id, ?, ? FROM mess
 def default_path() -> Path:
     """Return the path of the user's store."""
     return FOLDERS.user_data_path / "history.db"
-
-
-UNSPACED = (
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-    "\uf900-\ufaff\U00020000-\U0003ffff]"
-)
-"""Characters of scripts that write words without spaces, or with endings attached; compiled only
-for a search, as that takes 4 ms."""
-AROUND = 30
-"""Characters shown on each side of what was found."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """A message that matches a search, with an excerpt around the match on one line.
-
-    `in_reasoning` is true if the match is in the reasoning of an answer, not in the answer.
-    """
-
-    conversation: int
-    message: int
-    title: str
-    snippet: str
-    role: Role
-    created: float
-    in_reasoning: bool = False
 
 
 class Store(Database, AbstractContextManager["Store"]):
@@ -118,7 +81,7 @@ class Store(Database, AbstractContextManager["Store"]):
     def __init__(self, path: Path | None, busy_timeout: float = BUSY_TIMEOUT) -> None:
         """Open or create the file; a damaged one is set aside and `notice` reports it."""
         super().__init__(path, busy_timeout)
-        self._image_files = ImageFiles(path, self.note_damage) if path else None
+        self.images = StoredImages(self, path)
         with suppress(StoreBusy):  # the next program to open the file purges it
             self.purge()
 
@@ -192,15 +155,15 @@ class Store(Database, AbstractContextManager["Store"]):
         """Permanently remove what was deleted at least `older_than` seconds ago, and old steps."""
         before = time() - older_than
         with self.transaction() as database:
-            last = database.execute(LAST_NUMBERS).fetchone()
+            last = last_numbers(database)
             removed = [
                 database.execute("DELETE FROM message WHERE deleted <= ?", (before,)).rowcount,
                 database.execute("DELETE FROM conversation WHERE deleted <= ?", (before,)).rowcount,
             ]
             if any(removed):
-                database.execute(KEEP_NUMBERS, last)
+                keep_numbers(database, last)
             database.execute(REMOVE_OLD_STEPS, (MAX_TOTAL_BYTES,))
-            database.execute(REMOVE_IMAGES)
+            database.execute(REMOVE_UNSHOWN)
         if any(removed):
             delete_memories()  # they hold what models read of these messages
 
@@ -209,10 +172,7 @@ class Store(Database, AbstractContextManager["Store"]):
     def tree(self, conversation: int) -> Tree:
         """Return all messages of a conversation; the bytes of their images are read when wanted."""
         of_conversation = " WHERE conversation = ? AND deleted IS NULL"
-        images = dict[int, list[Image]]()
-        query = f"{IMAGES}{of_conversation} ORDER BY message, place"
-        for message, *image in self.rows(query, (conversation,)):
-            images.setdefault(message, []).append(self._image(*image))
+        images = self.images.by_message(conversation)
         rows = self.rows(MESSAGES + of_conversation, (conversation,))
         return Tree(message_of(row, images.get(row[0], ())) for row in rows)
 
@@ -243,21 +203,15 @@ class Store(Database, AbstractContextManager["Store"]):
         kept = json.dumps([asdict(file) for file in files]) if files else None
         values = conversation, parent, role, text, now, kept, reasoning, calls_column(calls)
         with self.transaction() as database:
-            row = database.execute(ADD_MESSAGE, (*values, mark, schema)).lastrowid
-            for place, image in enumerate(images):
-                digest, name = image.digest.hex(), storable(image.name)
-                if not database.execute(HAS_IMAGE, (digest,)).fetchone():
-                    database.execute(ADD_IMAGE, (digest, image.data))
-                database.execute(
-                    "INSERT INTO shown VALUES (?, ?, ?, ?)", (row, place, name, digest)
-                )
+            row = int(database.execute(ADD_MESSAGE, (*values, mark, schema)).lastrowid or 0)
+            add_images(database, row, images)
             database.execute(
                 "UPDATE conversation SET leaf = ?, changed = ?, deleted = NULL,"
                 " title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
                 (row, now, title_of(text), conversation),
             )
         return Message(
-            int(row or 0),
+            row,
             parent,
             role,
             text,
@@ -270,24 +224,8 @@ class Store(Database, AbstractContextManager["Store"]):
             images=tuple(images),
         )
 
-    def keep_image(self, image: Image) -> None:
-        """Write an image's bytes ahead of the message that shows it; in any thread.
-
-        This takes 0.4 s for 20 MiB, which adding the message then does not. What no message shows
-        is removed the next time that a program opens the file.
-        """
-        if self._image_files:
-            self._image_files.write(image)
-
     def _waits_for_thread(self) -> bool:
-        return self._image_files is not None and self._image_files.wait()
-
-    def _image(self, name: str, digest: str, num_bytes: int) -> Image:
-        if self._image_files:
-            read = partial(self._image_files.read, name)
-            return DistantImage(read, name, bytes.fromhex(digest), num_bytes)
-        ((data,),) = self.rows(READ_IMAGE, (digest,))
-        return Image(data, name)
+        return self.images.wait()
 
     def mark(self, message: int, mark: Mark) -> None:
         """Mark a message, or take its mark away."""
@@ -372,60 +310,6 @@ class Store(Database, AbstractContextManager["Store"]):
         with self.transaction() as database:
             database.executemany("UPDATE message SET deleted = ? WHERE id = ?", rows)
 
-    def search(
-        self, words: str, limit: int = 50, conversation: int | None = None
-    ) -> list[SearchResult]:
-        """Return the messages that contain all words; the last word may be a prefix.
-
-        The reasoning of an answer is searched too. In scripts without spaces between words, a word
-        may be any part of the text.
-        """
-        wanted = storable(words).split()
-        if any(re.search(UNSPACED, word) for word in wanted):
-            return self._search_parts(wanted, limit, conversation)
-        quoted = ['"' + word.replace('"', '""') + '"' for word in wanted]
-        if not quoted:
-            return []
-        rows = self.rows(
-            "SELECT message.conversation, message.id, conversation.title,"
-            " snippet(found, -1, '', '', '…', 16), message.role, message.created,"
-            " instr(highlight(found, 0, char(1), ''), char(1)) = 0 FROM found"
-            " JOIN message ON message.id = found.rowid"
-            " JOIN conversation ON conversation.id = message.conversation"
-            " WHERE found MATCH ? AND message.deleted IS NULL AND conversation.deleted IS NULL"
-            " AND (? IS NULL OR message.conversation = ?) ORDER BY message.id DESC LIMIT ?",
-            (" ".join(quoted) + "*", conversation, conversation, limit),
-        )
-        return [
-            SearchResult(number, message, title, " ".join(text.split()), role, created, bool(apart))
-            for number, message, title, text, role, created, apart in rows
-        ]
-
-    def _search_parts(
-        self, words: Sequence[str], limit: int, conversation: int | None
-    ) -> list[SearchResult]:
-        """Return the messages that contain all these texts, in capital or small letters.
-
-        Reads all messages: the index knows words only as spaces separate them.
-        """
-        rows = self.rows(
-            "SELECT message.conversation, message.id, conversation.title, message.text,"
-            " message.reasoning, message.role, message.created FROM message"
-            " JOIN conversation ON conversation.id = message.conversation"
-            " WHERE message.deleted IS NULL AND conversation.deleted IS NULL"
-            " AND (? IS NULL OR message.conversation = ?)"
-            " AND NOT EXISTS (SELECT 1 FROM json_each(?) WHERE"
-            " instr(lower(message.text || ' ' || message.reasoning), lower(json_each.value)) = 0)"
-            " ORDER BY message.id DESC LIMIT ?",
-            (conversation, conversation, json.dumps(words), limit),
-        )
-        results = []
-        for number, message, title, text, reasoning, role, created in rows:
-            apart = words[0].lower() not in text.lower()
-            snippet = _around(reasoning if apart else text, words[0])
-            results.append(SearchResult(number, message, title, snippet, role, created, apart))
-        return results
-
     # --- presets
 
     def presets(self) -> list[Preset]:
@@ -440,11 +324,3 @@ class Store(Database, AbstractContextManager["Store"]):
     def delete_preset(self, name: str) -> None:
         """Delete a preset."""
         self.run("DELETE FROM preset WHERE name = ?", (name,))
-
-
-def _around(text: str, word: str) -> str:
-    """Return the part of a text around a word, on one line."""
-    place = max(0, text.lower().find(word.lower()))
-    start, end = max(0, place - AROUND), place + len(word) + AROUND
-    ends = "…" * (start > 0), "…" * (end < len(text))
-    return ends[0] + " ".join(text[start:end].split()) + ends[1]

@@ -10,6 +10,7 @@ from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, 
 from specchat.chat.conversation import Conversation, Message, with_attachments
 from specchat.chat.draft import forget_drafts
 from specchat.chat.export import EXPORTS, as_json, date_text, image_line, write_export
+from specchat.chat.message_search import search_messages
 from specchat.chat.store import UNDO_SECONDS, Store, default_path
 from specchat.cli.terminal import (
     confirm,
@@ -74,7 +75,7 @@ def _conversation_lines(conversations: list[Conversation]) -> list[str]:
 
 
 def _search(store: Store, arguments: argparse.Namespace) -> None:
-    hits = store.search(" ".join(arguments.words))
+    hits = search_messages(store, " ".join(arguments.words))
     lines = [
         f"{hit.conversation:>6}  {hit.title}\n        {'reasoning: ' * hit.in_reasoning}"
         f"{hit.snippet}"

@@ -13,6 +13,7 @@ from typing import TypeVar
 import pytest
 
 from specchat.chat.conversation import Role
+from specchat.chat.message_search import search_messages
 from specchat.chat.preset import Preset
 from specchat.chat.store import Store
 from specchat.errors import StoreBusy, StoreFailed
@@ -48,7 +49,7 @@ def with_page_zeroed(path: Path, number: int) -> None:
 def messages_of(store: Store) -> int:
     """Read everything, as the chat and `specchat history` would; return the number of messages."""
     store.questions(100)
-    store.search("message")
+    search_messages(store, "message")
     store.presets()
     return sum(len(store.tree(each.id)) for each in store.conversations())
 

@@ -18,6 +18,7 @@ import pytest
 from specchat.chat import store as store_module
 from specchat.chat.conversation import ChatSchema, Tree
 from specchat.chat.database import VERSION
+from specchat.chat.message_search import search_messages
 from specchat.chat.preset import Preset
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Piece, ToolCall
@@ -258,7 +259,7 @@ def test_any_words_can_be_searched_for(path: Path, words: str, num_found: int) -
     """All words must match, the last as a prefix, and none is treated as syntax."""
     with Store(path) as store:
         filled(store)
-        assert len(store.search(words)) == num_found
+        assert len(search_messages(store, words)) == num_found
 
 
 def test_a_result_shows_the_part_that_matches(path: Path) -> None:
@@ -266,10 +267,10 @@ def test_a_result_shows_the_part_that_matches(path: Path) -> None:
     with Store(path) as store:
         number = store.begin("", "").id
         store.add(number, "assistant", "Herons fish alone.", reasoning="Storks nest together.")
-        snippets = [store.search(words)[0].snippet for words in ("heron", "stork")]
+        snippets = [search_messages(store, words)[0].snippet for words in ("heron", "stork")]
         assert snippets == ["Herons fish alone.", "Storks nest together."]
-        assert len(store.search("nest fish")) == 1
-        assert store.search("nest owl") == []
+        assert len(search_messages(store, "nest fish")) == 1
+        assert search_messages(store, "nest owl") == []
 
 
 def test_the_words_of_both_parts_are_found(path: Path) -> None:
@@ -278,14 +279,14 @@ def test_the_words_of_both_parts_are_found(path: Path) -> None:
         number = store.begin().id
         message = store.add(number, "assistant", "").id
         store.write(message, "stork", reasoning="heron", finish="stop")
-        assert [bool(store.search(word)) for word in ("heron", "stork")] == [True, True]
+        assert [bool(search_messages(store, word)) for word in ("heron", "stork")] == [True, True]
         store.write(message, "egret", reasoning="ibis", finish="stop")
         words = ("heron", "stork", "egret", "ibis")
-        assert [bool(store.search(word)) for word in words] == [False, False, True, True]
+        assert [bool(search_messages(store, word)) for word in words] == [False, False, True, True]
         store.delete_messages([message])
         store.purge(0.0)
         store.run("INSERT INTO found (found) VALUES ('integrity-check')", ())
-        assert store.search("ibis") == []
+        assert search_messages(store, "ibis") == []
 
 
 def test_marks_of_reasoning_in_an_answer_are_text(path: Path) -> None:
@@ -304,10 +305,10 @@ def test_deleted_messages_are_hidden_and_can_be_restored(path: Path) -> None:
     with Store(path) as store:
         number, messages = filled(store)
         store.delete_messages(messages[1:])
-        assert store.search("proposal") == []
+        assert search_messages(store, "proposal") == []
         assert len(store.tree(number)) == 1
         store.delete_messages(messages[1:], undo=True)
-        assert len(store.search("proposal")) == 1
+        assert len(search_messages(store, "proposal")) == 1
         store.delete(number)
         assert store.conversations() == []
         with pytest.raises(ConversationNotFound, match="history list"):
@@ -452,19 +453,19 @@ def test_words_of_scripts_without_spaces_are_found(path: Path, sentence: str) ->
         store.add(number, "assistant", "Yes.", reasoning=f"Think of {sentence}")
         store.add(number, "user", "Nothing of the kind.")
         for word in SENTENCES[sentence]:
-            reasoned, asked = store.search(word)
+            reasoned, asked = search_messages(store, word)
             assert (asked.in_reasoning, reasoned.in_reasoning) == (False, True)
             assert word in asked.snippet
-            assert len(store.search(f"gguf {word}")) == 1
-            assert store.search(f"{word} absent") == []
-        assert store.search("显卡") == []
+            assert len(search_messages(store, f"gguf {word}")) == 1
+            assert search_messages(store, f"{word} absent") == []
+        assert search_messages(store, "显卡") == []
 
 
 def test_a_part_of_a_long_text_is_shown(path: Path) -> None:
     """With what stands around the word."""
     with Store(path) as store:
         store.add(store.begin("", "").id, "user", "前" * 100 + "显存" + "后" * 100)
-        (found,) = store.search("显存")
+        (found,) = search_messages(store, "显存")
         assert found.snippet == "…" + "前" * 30 + "显存" + "后" * 30 + "…"
 
 

@@ -21,6 +21,7 @@ import pytest
 from image_files import image
 from specchat.chat import database
 from specchat.chat.export import as_html, as_json, as_markdown
+from specchat.chat.message_search import search_messages
 from specchat.chat.store import Store
 from specchat.chat.stored_images import ImageFiles
 from specchat.errors import EngineFailed, StoreBusy, StoreFailed
@@ -95,8 +96,8 @@ def test_searches_and_titles_know_only_the_text(path: Path) -> None:
         number = store.begin().id
         store.add(number, "user", "What is it?", images=[CAT])
         assert store.conversation(number).title == "What is it?"
-        assert store.search("cat") == store.search("PNG") == []
-        assert len(store.search("what")) == 1
+        assert search_messages(store, "cat") == search_messages(store, "PNG") == []
+        assert len(search_messages(store, "what")) == 1
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -225,7 +226,7 @@ def test_an_image_that_is_kept_ahead_is_not_written_again(path: Path) -> None:
     """Adding its message, which the screen waits for, writes none of its bytes."""
     with Store(path) as store, ThreadPoolExecutor(1) as thread:
         number = store.begin().id
-        thread.submit(store.keep_image, CAT).result()
+        thread.submit(store.images.keep, CAT).result()
         assert stored(path) == [CAT.data]
         statements: list[str] = []
         store._connection.set_trace_callback(statements.append)
@@ -253,7 +254,7 @@ def test_a_write_waits_for_an_image_that_is_being_copied(
     with Store(path, busy_timeout=0.0) as store, ThreadPoolExecutor(1) as thread:
         number = store.begin().id
         monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Copying))
-        copied = thread.submit(store.keep_image, CAT)
+        copied = thread.submit(store.images.keep, CAT)
         assert has_begun.wait(60)
         threading.Timer(0.2, may_end.set).start()
         store.add(number, "user", "What is it?")
@@ -270,7 +271,7 @@ def test_a_message_never_refers_to_an_image_that_is_gone(path: Path) -> None:
     """Another program may remove one that was kept ahead, which no message shows yet."""
     with Store(path) as store:
         number = store.begin().id
-        store.keep_image(CAT)
+        store.images.keep(CAT)
         Store(path).close()  # it removes what no message shows
         assert stored(path) == []
         store.add(number, "user", "What is it?", images=[CAT])
@@ -283,8 +284,8 @@ def test_an_image_that_cannot_be_kept_ahead_is_added_with_its_message(path: Path
         with Store(place) as store:
             number = store.begin().id
             if place:
-                store._image_files = ImageFiles(path.parent, store.note_damage)
-            store.keep_image(CAT)
+                store.images._files = ImageFiles(path.parent, store.note_damage)
+            store.images.keep(CAT)
             asked = store.add(number, "user", "What is it?", images=[CAT])
             assert store.rows("SELECT COUNT(*) FROM image", ()) == [(1,)]
             if place is None:
@@ -316,7 +317,7 @@ def test_an_image_kept_ahead_makes_no_file(path: Path) -> None:
     with Store(path) as store:
         for each in path.parent.glob(f"{path.name}*"):
             each.unlink()
-        store.keep_image(CAT)
+        store.images.keep(CAT)
         assert not path.exists()
 
 

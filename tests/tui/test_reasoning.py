@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from scripted_chat import Script, chat
+from specchat.chat.message_search import search_messages
 from specchat.chat.store import Store
 from specchat.errors import EngineFailed
 from specchat.options.declarations import ScreenOptions
@@ -290,8 +291,8 @@ async def test_a_search_that_finds_reasoning_opens_it(tmp_path: Path) -> None:
         question = store.add(number, "user", "Why?")
         answer = store.add(number, "assistant", "", question.id)
         store.write(answer.id, "So.", reasoning="because of llamas", finish="stop")
-        assert [each.in_reasoning for each in store.search("llamas")] == [True]
-        assert [each.in_reasoning for each in store.search("so")] == [False]
+        assert [each.in_reasoning for each in search_messages(store, "llamas")] == [True]
+        assert [each.in_reasoning for each in search_messages(store, "so")] == [False]
     app = chat(Script(), tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("ctrl+f")

@@ -9,8 +9,8 @@ from typing import Literal
 
 from specchat.chat.conversation import Tree
 from specchat.chat.export import NAMES, export_file
+from specchat.chat.message_search import SearchResult, search_messages
 from specchat.chat.preset import Preset
-from specchat.chat.store import SearchResult
 from specchat.errors import InvalidOption
 from specchat.safe_text import harmless, in_one_line
 from specchat.system.current_folder import current_folder
@@ -233,7 +233,7 @@ class ConversationActions:
         """Search all conversations, or one, and open the message that is chosen."""
 
         def find(words: str) -> list[ListEntry]:
-            found = self.state.conversations.store.search(words, conversation=within)
+            found = search_messages(self.state.conversations.store, words, conversation=within)
             return [
                 ListEntry(
                     f"{each.conversation} {each.message} {each.in_reasoning:d}",

@@ -49,7 +49,7 @@ class ChatState:
         self.answers = answers = Answers(view, chat, pair, options, key_of)
         answers.repeat_limit = setup.chat.repeat_limit
         answers.ghosts.turn(is_on=setup.screen.ghost)
-        checks = ImageChecks(view, pair, post, key_of, store.keep_image)
+        checks = ImageChecks(view, pair, post, key_of, store.images.keep)
         self.questions = questions = Questions(view, chat, pair, answers, checks, key_of)
         self.adviser = Adviser(view, answers, options, pair, setup.other_drafts, post, key_of)
         self.races = races = Races(view, chat, pair, answers, checks)
