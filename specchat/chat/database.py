@@ -85,14 +85,29 @@ CLOSE_GAPS = (
     " WHERE parent >= id OR parent NOT IN (SELECT id FROM message)"
 )
 """Attaches the messages below a lost one to the message before it."""
-
+LOST_NUMBERS = 1000
+"""The numbers left out after damage: rows that cannot be read any more may have had them."""
+ALL_NUMBERS = {
+    "conversation": "SELECT conversation AS id FROM used UNION SELECT id FROM conversation",
+    "message": "SELECT message AS id FROM used UNION SELECT id FROM message"
+    " UNION SELECT leaf FROM conversation UNION SELECT message FROM steps"
+    " UNION SELECT message FROM shown",
+}
+"""The numbers that rows have, or had before they were removed or lost."""
+KEEP_ALL_NUMBERS = (
+    "UPDATE used SET"  # noqa: S608 -- ours
+    f" conversation = {LOST_NUMBERS} + (SELECT max(id) FROM ({ALL_NUMBERS['conversation']})),"
+    f" message = {LOST_NUMBERS} + (SELECT max(id) FROM ({ALL_NUMBERS['message']}))"
+)
+"""Leaves these out: other programs may still have a lost row open, and write to it."""
+KEEP_ONE_ROW = "DELETE FROM used WHERE rowid > 1"
 
 REMOVE_ORPHANS = (
     "DELETE FROM steps WHERE message NOT IN (SELECT id FROM message)",
     "DELETE FROM shown WHERE message NOT IN (SELECT id FROM message)",
     "DELETE FROM shown WHERE digest NOT IN (SELECT digest FROM image)",
 )
-"""A later message may take the number of a lost one."""
+"""Removes what belonged to lost messages, and the names of lost images."""
 
 
 class Database:
@@ -342,13 +357,17 @@ def recover(damaged: Path, fresh: Path) -> tuple[int, int]:
     reading = sqlite3.connect(address_of(damaged, "ro"), uri=True)
     reading.text_factory = partial(str, encoding="utf-8", errors="replace")
     with closing(reading) as source, closing(sqlite3.connect(fresh)) as target, target:
-        for table in ("conversation", "message", "steps", "image", "shown", "preset"):
+        for table in ("conversation", "message", "steps", "image", "shown", "used", "preset"):
             _copy(table, source, target)
-        target.execute(ADD_CONVERSATIONS)
-        target.execute(CLOSE_GAPS)
-        for statement in REMOVE_ORPHANS:
+        for statement in (
+            ADD_CONVERSATIONS,
+            CLOSE_GAPS,
+            KEEP_ALL_NUMBERS,
+            KEEP_ONE_ROW,
+            *REMOVE_ORPHANS,
+            FROM_VERSION_1,
+        ):
             target.execute(statement)
-        target.execute(FROM_VERSION_1)
         counts = [
             target.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
             for table in ("conversation", "message")

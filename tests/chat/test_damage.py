@@ -39,6 +39,13 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+def damage() -> sqlite3.DatabaseError:
+    """Return the error that SQLite reports for a damaged file."""
+    error = sqlite3.DatabaseError("damaged")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
 def with_page_zeroed(path: Path, number: int) -> None:
     """Replace a page by zeros, as a bad disk might."""
     content = bytearray(path.read_bytes())
@@ -164,6 +171,32 @@ def test_a_write_continues_after_the_recovery(path: Path) -> None:
         with pytest.raises(StoreBusy, match="damaged"):
             store.begin()
         assert store.begin().id
+
+
+@pytest.mark.parametrize("lost", ["newest", "all", "none"])
+def test_a_recovered_file_gives_no_numbers_again(path: Path, lost: str) -> None:
+    """What another program still writes to a removed or a lost message replaces no other one."""
+    with Store(path) as first, Store(path) as second:
+        number = first.begin().id
+        answer = first.add(number, "assistant", "the newest answer")
+        if lost == "none":
+            second.delete(number, permanently=True)
+            second.purge()
+            second.note_damage(damage())
+        else:
+            with closing(sqlite3.connect(path)) as database:
+                database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            newest = path.read_bytes().rindex(b"the newest answer") // PAGE
+            with_page_zeroed(path, root_of_messages(path) if lost == "all" else newest)
+        trying_twice(partial(messages_of, second))
+        assert "recovered" in second.notice
+        begun = second.begin().id
+        other = second.add(begun, "assistant", "Another")
+        first.write(answer.id, "The answer", finish="stop")
+        assert [each.text for each in second.tree(begun).values()] == ["Another"]
+        assert begun > number
+        assert other.id > answer.id
+        assert second.rows("SELECT count(*) FROM used", ()) == [(1,)]
 
 
 def test_the_recovery_needs_space(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from chat.test_damage import damage
 from specchat.chat import store as store_module
 from specchat.chat.conversation import ChatSchema, Tree
 from specchat.chat.database import VERSION
@@ -549,12 +550,10 @@ def test_a_file_that_is_gone_is_reported(path: Path, *, is_replaced: bool) -> No
 
 def test_a_file_that_another_program_recovered_is_used_on(path: Path) -> None:
     """The one set aside is not in the history any more."""
-    damage = sqlite3.DatabaseError("damaged")
-    damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     with Store(path) as first, Store(path) as second:
         number = first.begin().id
         first.add(number, "user", "Before")
-        second.note_damage(damage)
+        second.note_damage(damage())
         with pytest.raises(StoreBusy, match="damaged"):
             second.conversations()
         first.add(number, "user", "After")
