@@ -23,6 +23,7 @@ from specchat.images.image import Image
 from specchat.llama import mtmd_library
 from specchat.llama.encoder_stop import EncoderStop
 from specchat.llama.hidden_states import HiddenStates
+from specchat.llama.image_breaks import mend_breaks
 from specchat.llama.image_cells import ImageCells, ImageTokens, ids_of
 from specchat.llama.kept_images import KeptImages
 from specchat.llama.library import AbortFlag, api, last_errors
@@ -133,7 +134,7 @@ class Vision(AbstractContextManager["Vision"]):
         last_errors()
         handle = self._opened()
         if not handle and self._is_on_gpu:
-            self._leave_gpu()
+            self._leave_gpu(_reason())
             handle = self._opened()
         if not handle:
             raise ModelWontLoad(
@@ -154,18 +155,18 @@ class Vision(AbstractContextManager["Vision"]):
         path = os.fsencode(self._header.path)
         return self._mtmd.mtmd_init_from_file(path, self._model.handle, parameters)
 
-    def _open_on_cpu(self) -> None:
+    def _open_on_cpu(self, reason: str) -> None:
         with self._lock:  # others make tokens with it
             self._mtmd.mtmd_free(self._context)
             self._is_open = False
             del self._context
-            self._leave_gpu()
+            self._leave_gpu(reason)
             _ = self._context
 
-    def _leave_gpu(self) -> None:
+    def _leave_gpu(self, reason: str) -> None:
         """Go on without the GPU, whose memory may be taken since the model was loaded."""
         self._is_on_gpu = False
-        self._notice = f"images are encoded on the CPU: the GPU failed ({_reason()})"
+        self._notice = f"images are encoded on the CPU: the GPU failed ({reason})"
 
     def _read(self, image: Image) -> ReadImage | None:
         """Return what is kept of an image for this model."""
@@ -255,19 +256,25 @@ class Vision(AbstractContextManager["Vision"]):
         return states
 
     def _encoded(self, chunk: Any) -> HiddenStates:
-        last_errors()
-        is_done = self._encodes(chunk)
-        if not is_done and self._is_on_gpu:
-            self._open_on_cpu()
-            is_done = self._encodes(chunk)
-        if not is_done:
-            raise InvalidOption(f"the projector failed to encode an image: {_reason()}")
-        count, width = self._mtmd.mtmd_input_chunk_get_n_tokens(chunk), self._model.input_width
-        values = self._mtmd.mtmd_get_output_embd(self._context)
-        return np.ctypeslib.as_array(values, (count, width)).copy()
+        states, failure = self._tried(chunk)
+        if failure and self._is_on_gpu:
+            self._open_on_cpu(failure)
+            states, failure = self._tried(chunk)
+        if failure:
+            raise InvalidOption(f"the projector failed to encode an image: {failure}")
+        return states
 
-    def _encodes(self, chunk: Any) -> bool:
-        return not self._stop.run(lambda: int(self._mtmd.mtmd_encode_chunk(self._context, chunk)))
+    def _tried(self, chunk: Any) -> tuple[HiddenStates, str]:
+        """Return the states of an image's cells, and why they are of no use, "" if they are."""
+        last_errors()
+        count, width = self._mtmd.mtmd_input_chunk_get_n_tokens(chunk), self._model.input_width
+        if self._stop.run(lambda: int(self._mtmd.mtmd_encode_chunk(self._context, chunk))):
+            return np.empty((0, width), np.float32), _reason()
+        values = self._mtmd.mtmd_get_output_embd(self._context)
+        states: HiddenStates = np.ctypeslib.as_array(values, (count, width)).copy()
+        mend_breaks(states, self._header)
+        # no memory may read others: what it gives after them, too, may be NaN
+        return states, "" if np.isfinite(states).all() else "it gave NaN or infinities"
 
 
 def _reason() -> str:
