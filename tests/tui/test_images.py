@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -116,6 +118,26 @@ async def test_a_copied_picture_is_attached(folder: Path, monkeypatch: pytest.Mo
         await pilot.press(*"/attach", "enter")
         await until(pilot, lambda: "No picture was copied" in screen_text(app))
         assert composer.text == ""
+
+
+async def test_a_picture_is_attached_in_a_folder_that_cannot_be_entered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its name cannot be that of a file which cannot be read."""
+    whole = Path.stat
+
+    def refuse(path: Path, **options: bool) -> os.stat_result:
+        if path.name.startswith("copied-"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return whole(path, **options)
+
+    monkeypatch.setattr("specchat.tui.actions.attaching.image_in_clipboard", lambda: CAT)
+    monkeypatch.setattr(Path, "stat", refuse)
+    app = chat(Script([], takes_images=True))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*"/attach", "enter")
+        await until(pilot, lambda: "copied-1.png" in attached(app))
+    assert not app.failure
 
 
 def test_pasted_paths_of_images_are_mentions(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Files for the message being written: attached by a command, and removed by a click."""
 
 import asyncio
+import os
 from dataclasses import dataclass
 from itertools import count
 
@@ -37,13 +38,17 @@ class Attaching:
         if not found:
             self.view.notify(USAGE, severity="warning")
             return
+        self._mention(f"@{self._hold(found)}")
+
+    def _hold(self, found: bytes) -> str:
+        """Hold a picture for the message and return its name, which no file here has."""
         checks, folder = self.state.message_size.checks, current_folder()
         names = (f"copied-{number}.png" for number in count(1))
         name = next(
-            each for each in names if each not in checks.held and not (folder / each).exists()
+            each for each in names if each not in checks.held and not os.path.exists(folder / each)
         )
         checks.held = {**checks.held, name: Image(found, name)}
-        self._mention(f"@{name}")
+        return name
 
     def _mention(self, mention: str) -> None:
         self.view.composer.insert(f"{mention} ")
