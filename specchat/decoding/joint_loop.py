@@ -50,6 +50,8 @@ def decode_together(answers: Sequence[Answer], passes: SharedPasses) -> Iterator
             _Running(number, answer, stack.enter_context(closing(answer.steps())))
             for number, answer in enumerate(answers)
         ]
+        for each in running:
+            each.is_writing = each.answer.has_begun
         yield from _Joint(running, passes).outcomes()
 
 
@@ -57,7 +59,7 @@ def decode_together(answers: Sequence[Answer], passes: SharedPasses) -> Iterator
 class _Running:
     """An answer in progress: the pass that it wants, unless it reads its prompt.
 
-    It `is_writing` from its first pass on.
+    It `is_writing` from its first pass on, in an earlier turn perhaps.
     """
 
     number: int

@@ -103,6 +103,11 @@ class Answer:
         return self._request.longest_pass
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it goes on with what an earlier decoding wrote."""
+        return bool(self._request.begun)
+
+    @property
     def places_to_stop(self) -> Sequence[int]:
         """Where reading its prompt pauses, and a state of the memory is kept."""
         return self._passes.places_to_stop

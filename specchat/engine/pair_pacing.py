@@ -113,7 +113,10 @@ class PairPacing:
         origin = drafter_registry.pass_origin(needs) if needs else ""
         kind = origin, is_greedy, place, len(company) > 1
         if kind not in self.pacers:
-            knowledge = self.knowledge.shared() if len(company) > 1 else self.knowledge
+            knowledge = self.knowledge
+            if len(company) > 1:
+                always_pads = self._pair.context.rollback_kind.pads_together
+                knowledge = knowledge.shared(always_pads=always_pads)
             pacer = LearningPacer(knowledge, is_greedy=is_greedy, pass_origin=origin)
             self.pacers[kind] = pacer
         pacer = self.pacers[kind]

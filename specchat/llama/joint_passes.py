@@ -40,7 +40,7 @@ class JointPasses:
         self._batch = SequencesBatch(self._native.chunk, 1)
         kinds = [text.rollback_kind for text in texts]
         self._pads = all(kind.is_free for kind in kinds)
-        self._steps_back = any(kind.name == "snapshots" for kind in kinds)
+        self._steps_back = any(kind.pads_together for kind in kinds)
         self._most_steps = texts[0].shape.num_steps_back if self._steps_back else self.most_rows
         self._padded: list[TextMemory] = []
 

@@ -97,6 +97,11 @@ class Rollback:
         return self.name != "window"
 
     @property
+    def pads_together(self) -> bool:
+        """Whether passes made together are to be equally long, whatever that takes."""
+        return self.name == "snapshots"
+
+    @property
     def is_free(self) -> bool:
         """Whether removing the last tokens of a pass takes no other pass."""
         return self.name in {"tail", "window", "snapshots"}

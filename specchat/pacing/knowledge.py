@@ -97,18 +97,18 @@ class Knowledge:
             [[round(ratio, 3) for ratio in ratios] for ratios in self._changes],
         )
 
-    def shared(self) -> "Knowledge":
+    def shared(self, *, always_pads: bool) -> "Knowledge":
         """Return what is known for an answer that shares its passes with others.
 
         Its share of a pass stands beside its own draft passes, with what a draft adds charged to
         those that draft. What is accepted is learned for all; what passes take now, is not.
+        `always_pads` says that no draft gets a pass by itself, however long it is.
         """
         shared = Knowledge()
         shared.longest, shared.target, shared.split = self.longest, self.target, self.split
         shared.drafts_blocks, shared.reads_accepted = self.drafts_blocks, self.reads_accepted
-        shared.verifying = SharedSeconds(
-            self.target.seconds, lambda: self.target.is_known, self.verifying
-        )
+        alone = None if always_pads else self.verifying
+        shared.verifying = SharedSeconds(self.target.seconds, lambda: self.target.is_known, alone)
         shared.credits, shared._costs = self.credits, self._costs  # the same class
         shared._drafts, shared._calibrations = self._drafts, self._calibrations
         return shared

@@ -141,18 +141,19 @@ class SharedSeconds(RecentSeconds):
     A pass over n tokens of each reads as many times n as answers share it: shorter parts are padded
     to that. All of them wait for what a draft adds to the pass, whether they draft or not. So those
     that do are charged with what it adds for all, each with as much of it as there are others that
-    draft. That is never more than a pass over the draft by itself, which is made where padding the
-    others would take longer.
+    draft. Where a pass over the draft by itself is made if padding the others would take longer, it
+    is never more than that.
     """
 
     def __init__(
-        self, nominal: Seconds, is_measured: Callable[[], bool], alone: RecentSeconds
+        self, nominal: Seconds, is_measured: Callable[[], bool], alone: RecentSeconds | None
     ) -> None:
         """Begin with an answer that shares with none, so far.
 
-        `alone` has what passes took that an answer had for itself.
+        `alone` has what passes took that an answer had for itself, None where none is made for a
+        draft.
         """
-        self._num_drafting = 1.0  # answers, where one does
+        self._share_drafting = 1.0  # of the answers, where one does
         self._alone = alone
         super().__init__(nominal, is_measured)
 
@@ -164,17 +165,17 @@ class SharedSeconds(RecentSeconds):
         """Note how many answers share the passes from now on; as many of them draft as before."""
         if count != self.num_sharing:
             self._catch_up()
-            self._num_drafting = max(1.0, self._num_drafting * count / self.num_sharing)
             self.num_sharing = count
 
     def begin_answer(self) -> None:
         """Expect that all will draft: they may, once each has seen that it pays."""
-        self._num_drafting = float(self.num_sharing)
+        self._share_drafting = 1.0
 
     def note_drafting(self, count: int) -> None:
         """Note how many of the answers that shared a pass drafted, 0 if none did."""
         if count:
-            self._num_drafting += (count - self._num_drafting) / NUM_SHARED
+            share = count / self.num_sharing
+            self._share_drafting += (share - self._share_drafting) / NUM_SHARED
 
     def observe(self, size: int, depth: int, seconds: float) -> None:
         """Update with an answer's share of the time that a pass took."""
@@ -190,8 +191,9 @@ class SharedSeconds(RecentSeconds):
         if size <= 1:
             return expected
         plain = self.expected(1, depth)
-        added = (expected - plain) * self.num_sharing / self._num_drafting
-        if self._is_measured():
+        num_drafting = max(1.0, self._share_drafting * self.num_sharing)
+        added = (expected - plain) * self.num_sharing / num_drafting
+        if self._alone and self._is_measured():
             # a share that takes longer than a pass alone did shows a machine that has become slower
             slower = max(1.0, plain / self._alone.expected(1, depth))
             added = min(added, self._alone.expected(size - 1, depth) * slower)

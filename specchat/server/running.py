@@ -58,6 +58,11 @@ class Protocol(H11Protocol):
         super().data_received(data)
         self._wait_for_more()
 
+    def on_response_complete(self) -> None:
+        """Go on with a request that arrived before the last one was answered."""
+        super().on_response_complete()
+        self._wait_for_more()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
         self._stop_waiting()

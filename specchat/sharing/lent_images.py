@@ -4,8 +4,9 @@ The process keeps what it makes of an image by the image's digest, so the bytes 
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from multiprocessing.connection import Connection
 
 from specchat.errors import EngineFailed, SpecchatError
@@ -17,36 +18,35 @@ class LentImages:
 
     def __init__(self, connection: Connection) -> None:
         """Start the thread, which ends with the process and closes the connection."""
-        self._images: list[Image] = []
+        self._lent: dict[object, Sequence[Image]] = {}
         # the thread must not hold this object, which is let go of with the engine
-        arguments = connection, self._images
+        arguments = connection, self._lent
         self._thread = threading.Thread(target=_give, args=arguments, daemon=True)
         self._thread.start()
 
     @contextmanager
     def during(self, images: Sequence[Image]) -> Iterator[None]:
-        """Lend images for as long as the process may need them."""
-        self._images.extend(images)
+        """Lend images for as long as the process may need them; any thread may."""
+        self._lent[question := object()] = images
         try:
             yield
         finally:
-            for image in images:
-                self._images.remove(image)  # or an equal one, which is as good
+            del self._lent[question]
 
     def wait(self, seconds: float) -> None:
         """Wait some seconds for the thread, once the process has ended."""
         self._thread.join(seconds)
 
 
-def _give(connection: Connection, images: Sequence[Image]) -> None:
+def _give(connection: Connection, lent: Mapping[object, Sequence[Image]]) -> None:
     """Send the bytes of images, or why there are none, until the process has ended."""
     with connection, suppress(EOFError, OSError):
         while True:
-            connection.send(_bytes_of(connection.recv(), tuple(images)))
+            connection.send(_bytes_of(connection.recv(), tuple(lent.values())))
 
 
-def _bytes_of(digest: bytes, images: Sequence[Image]) -> bytes | SpecchatError:
-    for image in images:
+def _bytes_of(digest: bytes, lent: Sequence[Sequence[Image]]) -> bytes | SpecchatError:
+    for image in chain.from_iterable(lent):
         if image.digest == digest:
             try:
                 return image.data

@@ -61,13 +61,14 @@ class ProcessLink:
             name="specchat engine",
         )
         try:
-            start_process(self._process)
+            try:
+                start_process(self._process)
+            finally:  # what waits for the process at these would wait for ever
+                for connection in (theirs, stopped, shown, borrowed):
+                    connection.close()
         except BaseException:
             self.end()
             raise
-        finally:
-            for connection in (theirs, stopped, shown, borrowed):
-                connection.close()
 
     @property
     def pid(self) -> int | None:

@@ -126,7 +126,7 @@ class TicketLine:
 
         Where texts can be set aside, the user of this program need not wait for an end.
         Short ones that come again and again could keep such a one from going on for ever, so one
-        that was passed over for too long goes first.
+        that was passed over for too long goes first, but for the user's first turn.
         """
         self._most_in_turn, new = most_in_turn(facts), list[Ticket]()
         self._most_of_own = self._most_in_turn + facts.takes_turns
@@ -141,7 +141,8 @@ class TicketLine:
         later = [each for each in self.active if each.num_turns]
         self.active = deque([*first, *later])
         oldest = min(self.active, key=lambda each: each.idle_since, default=None)
-        if oldest and monotonic() - oldest.idle_since > MOST_SECONDS_PASSED_OVER:
+        may_pass = not (first and not first[0].is_served)
+        if oldest and may_pass and monotonic() - oldest.idle_since > MOST_SECONDS_PASSED_OVER:
             self.active.remove(oldest)
             self.active.appendleft(oldest)
         self.tell_places()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,39 @@ def test_answers_that_write_share_their_passes() -> None:
     together([0, 1, 2, 3], GREEDY, passes, draft_length=0, max_tokens=40)
     assert passes.made.count([1, 1, 1, 1]) >= 25
     assert len(passes.made) <= 60
+
+
+class NotingPacer(FixedPacer):
+    """Notes how many answers share the pass of each step."""
+
+    def __init__(self) -> None:
+        """Begin with no step."""
+        super().__init__()
+        self.sharing: list[int] = []
+
+    def begin_step(self, depth: int, limit: int, num_forced: int = 0, num_sharing: int = 1) -> None:
+        """Begin a step."""
+        self.sharing.append(num_sharing)
+        super().begin_step(depth, limit, num_forced, num_sharing)
+
+
+def test_answers_that_go_on_share_their_passes_from_the_first_step() -> None:
+    """Each turn begins with some that have written before: no step of theirs is made alone."""
+    for begun, sharing in ((False, [1, 2, 3]), (True, [3, 3, 3])):
+        pacers = [NotingPacer() for _ in range(3)]
+        answers = list[Answer]()
+        for number, pacer in enumerate(pacers):
+            pair, steps = pair_of(number), list[Chunk]()
+            asked = request(number, GREEDY, draft_length=0, tokens=[1, 2])
+            if begun:
+                chunks = answer_of(pair, asked).steps()
+                steps = [each for each in islice(chunks, 8) if isinstance(each, Chunk)]
+                asked = request(number, GREEDY, draft_length=0, tokens=[1, 2], begun=steps)
+            answers.append(Answer(pair.target, pair.drafter, asked, pair.statistics, pacer=pacer))
+        for _ in decode_together(answers, Passes()):
+            pass
+        assert [pacer.sharing[0] for pacer in pacers] == sharing
+        assert [pacer.sharing[1] for pacer in pacers] == [3, 3, 3]
 
 
 def test_a_long_prompt_is_read_between_the_passes_of_the_others() -> None:

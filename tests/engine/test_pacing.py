@@ -492,6 +492,39 @@ def test_each_answer_learns_by_itself_how_many_draft(tiny: WriteModel) -> None:
         assert charged() == few
 
 
+def test_how_many_draft_is_known_while_others_come_and_go(tiny: WriteModel) -> None:
+    """The answers of a turn begin one after the other, and their number changes with each."""
+    with load(tiny) as engine:
+        engine.pacing.knowledge.target.begin_with(FLAT)
+        own = engine.pacing.pacer("model", GenerateOptions(temperature=0.0), 0, [4, 5, 6, 7])
+        assert own
+        for _ in range(100):
+            own.begin_step(10, 0, 0, 4)
+            own.end_step([5], 0.0, 1, 1)
+        charged = own._knowledge.verifying.seconds(4, 10)
+        for count in (1, 2, 3, 4):
+            own.begin_step(10, 0, 0, count)
+        assert own._knowledge.verifying.seconds(4, 10) == pytest.approx(charged)
+
+
+STEEP = {length: 0.01 * length for length in (1, 4, 16, 64)}
+
+
+@pytest.mark.parametrize(("always_pads", "added"), [(False, 0.03), (True, 0.12)])
+def test_a_draft_is_charged_as_a_pass_by_itself_only_where_it_gets_one(
+    always_pads: bool, added: float
+) -> None:
+    """Some memories take only passes with parts of equal length: all answers are padded."""
+    knowledge = Knowledge()
+    knowledge.target.begin_with(STEEP)
+    verifying = knowledge.shared(always_pads=always_pads).verifying
+    verifying.share_among(4)
+    for _ in range(200):
+        verifying.note_drafting(1)
+    charged = verifying.seconds(4, 0) - verifying.seconds(1, 0)
+    assert charged == pytest.approx(added, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("earlier", "later"),
     [([1, 2, 3, 4], [1, 2, 3, 5]), ([1, 2, 3, 4], [5, 6]), ([0, 0, 0, 0], [0, 0, 0, 0])],

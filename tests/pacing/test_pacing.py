@@ -407,7 +407,9 @@ def test_a_draft_must_pay_for_all_that_wait_for_its_pass(
     num_drafting: int, pays: bool, on: Callable[..., LearningPacer]
 ) -> None:
     """Where all draft, each pays its share; one that drafts alone pays for the others, too."""
-    knowledge = measured(SimulatedMachine(LINE, 0.05, always(0.5)), Knowledge()).shared()
+    knowledge = measured(SimulatedMachine(LINE, 0.05, always(0.5)), Knowledge()).shared(
+        always_pads=False
+    )
     pacer, passage = (
         on(SimulatedMachine(LINE, 0.05, always(0.5)), knowledge),
         Distribution.certain(5),
@@ -434,7 +436,7 @@ def test_a_draft_costs_no_more_than_a_pass_by_itself(
 ) -> None:
     """As after long prompts, where four texts take four times as long as one: each has its own."""
     machine = SimulatedMachine(LINE, 0.05, always(0.5))
-    pacer = on(machine, measured(machine, Knowledge()).shared())
+    pacer = on(machine, measured(machine, Knowledge()).shared(always_pads=False))
     pacer.join([1, 2, 3, 4])
     pacer.expects_drafting(10)
     for _ in range(60):
@@ -447,7 +449,7 @@ def test_a_draft_costs_no_more_than_a_pass_by_itself(
 def test_a_pass_that_others_lengthen_is_not_a_plain_one(on: Callable[..., LearningPacer]) -> None:
     """Else plain decoding would seem as slow as their drafts, and drafting cost nothing more."""
     machine = SimulatedMachine(LINE, 0.05, always(0.5))
-    knowledge = measured(machine, Knowledge()).shared()
+    knowledge = measured(machine, Knowledge()).shared(always_pads=False)
     pacer = on(machine, knowledge)
     pacer.join([1, 2, 3, 4])
     plain = knowledge.verifying.expected(1, 10)
@@ -464,7 +466,7 @@ def test_an_answer_that_is_left_alone_drafts_as_one_by_itself(
     steep = [0.0, *(1 + 0.6 * more for more in range(4 * LONGEST_KNOWN))]
     machine = SimulatedMachine(steep, 0.05, always(0.8))
     knowledge = measured(machine, Knowledge())
-    by_itself, shared = on(machine, knowledge), knowledge.shared()
+    by_itself, shared = on(machine, knowledge), knowledge.shared(always_pads=False)
     left, hints = on(machine, shared), [Hint(0.98, Distribution.certain(5))] * 3
     left.join([1, 2, 3, 4])
     left.expects_drafting(10)
@@ -490,7 +492,7 @@ def test_an_answer_that_is_left_alone_makes_draft_passes_again(
     machine = SimulatedMachine(steep, 0.05, always(0.8))
     knowledge = measured(machine, Knowledge())
     machine.decode(on(machine, knowledge), 128)
-    left = on(machine, knowledge.shared())
+    left = on(machine, knowledge.shared(always_pads=False))
     left.is_replay = True  # it does not look back
     left.join([1, 2, 3, 4])
     left.expects_drafting(10)

@@ -28,6 +28,7 @@ needs_unix_sockets = pytest.mark.skipif(
 HALF = (
     b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 )
+LONG_BODY = b"Content-Length: 1000\r\n\r\n{"
 
 
 # --- where it listens ---------------------------------------------------------------------------
@@ -171,11 +172,16 @@ def test_a_connection_whose_body_does_not_end_is_closed(
     monkeypatch.setattr(running, "SECONDS_TO_BODY", 1.0)
     with closing(connect(demo_server.address)) as slow:
         slow.settimeout(SECONDS)
-        slow.sendall(HALF + b"Content-Length: 1000\r\n\r\n{")
+        slow.sendall(HALF + LONG_BODY)
         for _ in range(3):
             time.sleep(0.2)
             slow.sendall(b" ")
         assert slow.recv(100) == b""
+    with closing(connect(demo_server.address)) as second:
+        second.settimeout(SECONDS)
+        second.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" + HALF + LONG_BODY)
+        assert read_reply(second).status == 200
+        assert second.recv(100) == b""
 
 
 # --- how it ends --------------------------------------------------------------------------------

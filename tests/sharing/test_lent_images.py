@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from multiprocessing import Pipe
 
@@ -38,6 +39,21 @@ def test_bytes_are_read_when_they_are_wanted(ends: tuple[LentImages, BorrowedIma
         assert borrowed.of(distant(DOG)).data == b"dog"
     with pytest.raises(EngineFailed, match="given up"):
         assert sent.data
+
+
+def test_threads_lend_at_the_same_time(ends: tuple[LentImages, BorrowedImages]) -> None:
+    """The server counts tokens of images while an answer sees others."""
+    lent, borrowed = ends
+
+    def lend(_: int) -> None:
+        for _ in range(2000):
+            with lent.during([CAT, DOG, SAME_CAT]):
+                pass
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lend, range(4)))
+    with pytest.raises(EngineFailed, match="given up"):
+        assert borrowed.of(distant(CAT)).data
 
 
 @pytest.mark.parametrize(

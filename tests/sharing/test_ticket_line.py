@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from time import monotonic
 
 import pytest
 
 from scripted_chat import FACTS
 from specchat.requests.answer_request import GenerateRequest
+from specchat.sharing import ticket_line
+from specchat.sharing import tickets as tickets_module
 from specchat.sharing.ticket_line import TicketLine
 from specchat.sharing.tickets import QueueFull, Ticket
 from tables import table
@@ -76,6 +79,31 @@ def test_alone_in_a_turn_the_user_of_this_program_takes_turns_too() -> None:
         line.rotate(ticket)
         given.append(ticket)
     assert given == [own, *others] * 2
+
+
+def test_no_turn_of_others_comes_before_the_first_of_the_users(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where turns are so long that an answer that was passed over goes before new ones."""
+    now, step = [monotonic()], 2.0
+    for module in (ticket_line, tickets_module):
+        monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    others, [own, late] = tickets(4), tickets(2, is_served=False)
+    line, facts = line_of(others), replace(FACTS, takes_turns=True)
+    given = list[Ticket]()
+    for number in range(10):
+        for ticket in {6: [own], 8: [late]}.get(number, []):
+            line.add(ticket)
+        line.let_in(facts)
+        [ticket] = line.group(facts.at_once)
+        ticket.begin_turn()
+        now[0] += step
+        line.rotate(ticket)
+        given.append(ticket)
+    assert given == [*others, *others[:2], own, others[2], others[3], others[0]]
+    line.remove(others[3])
+    line.let_in(facts)
+    assert line.active[0] is late
 
 
 def test_nobody_goes_before_an_answer_whose_text_cannot_be_set_aside() -> None:
