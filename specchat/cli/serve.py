@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         reporter = _reporter(arguments, service, port)
         stack.enter_context(reporter)
         # who sends texts does not wait for it
-        Thread(target=service.set_up_images, args=[reporter.notice], daemon=True).start()
+        Thread(target=service.image_setup.run, args=[reporter.notice], daemon=True).start()
         port.serve(service)
     return DONE
 

@@ -6,7 +6,8 @@ from typing import Any
 from specchat.drafter_registry import PLAIN
 from specchat.requests.answer_request import AnswerRequest
 from specchat.server.answer_figures import timings_of
-from specchat.server.service import PLAIN_NAME, ServedAnswer, Service
+from specchat.server.served_answer import ServedAnswer
+from specchat.server.service import PLAIN_NAME, Service
 
 SHOWN = 8
 """Tokens that a reply shows from where two answers part."""

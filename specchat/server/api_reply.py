@@ -21,7 +21,8 @@ from specchat.server.asked_tools import notices_of_tools
 from specchat.server.chat_body import ChatBody, chat_requests
 from specchat.server.line_limit import LineLimit
 from specchat.server.replies import comment
-from specchat.server.service import ServedAnswer, Service, client_of
+from specchat.server.served_answer import ServedAnswer
+from specchat.server.service import Service, client_of
 
 QUIET_SECONDS = 2.0
 """How often a stream says that an answer goes on while its steps show nothing: a tool call is sent

@@ -85,7 +85,7 @@ def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], 
     if body.logprobs:
         options["alternatives"] = max(1, body.top_logprobs or 0)
     asked = asked_tools(body.tools, body.tool_choice)
-    shown = ShownContent(service.name, service.facts, service.refused_image)
+    shown = ShownContent(service.name, service.facts, service.image_setup.refused)
     request = ChatRequest(
         messages=_messages(body.messages, shown),
         images=shown.images,

@@ -17,7 +17,7 @@ from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody
 from specchat.server.logprobs import chat_logprobs
 from specchat.server.replies import EventStream, Whole, event
-from specchat.server.service import ServedAnswer
+from specchat.server.served_answer import ServedAnswer
 
 DONE = event("[DONE]")
 FINISHES = {"stop": "stop", "length": "length", "context": "length"}

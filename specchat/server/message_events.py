@@ -12,7 +12,7 @@ from specchat.server.api_errors import ApiError, anthropic_body
 from specchat.server.api_reply import Ended
 from specchat.server.replies import comment, event
 from specchat.server.reply_parts import PartEvent, PartWriter, ReplyPart
-from specchat.server.service import ServedAnswer
+from specchat.server.served_answer import ServedAnswer
 
 STOP_REASONS: Mapping[Finish, str] = {
     "stop": "end_turn",

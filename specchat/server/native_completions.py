@@ -19,8 +19,9 @@ from specchat.server.chat_body import choices_of
 from specchat.server.line_limit import LineLimit
 from specchat.server.logprobs import native_logprobs
 from specchat.server.replies import EventStream, Whole, event
+from specchat.server.served_answer import ServedAnswer
 from specchat.server.server_facts import settings_of
-from specchat.server.service import ChosenModel, ServedAnswer, Service, client_of
+from specchat.server.service import ChosenModel, Service, client_of
 from specchat.server.text_completions import prompts_of
 from specchat.sharing.prompt_process import PromptProcess
 

@@ -10,7 +10,7 @@ from specchat.requests.answer_request import ChatRequest
 from specchat.server.api_errors import ApiError
 from specchat.server.api_reply import Ended, EventWriter, Reply
 from specchat.server.replies import EventStream, Whole
-from specchat.server.service import ServedAnswer
+from specchat.server.served_answer import ServedAnswer
 
 PartKind: TypeAlias = Literal["reasoning", "text", "call"]
 

@@ -13,7 +13,7 @@ from specchat.server.api_reply import Ended, Reply
 from specchat.server.replies import event
 from specchat.server.reply_parts import PartEvent, PartKind, PartWriter, ReplyPart
 from specchat.server.response_tools import ToolName
-from specchat.server.service import ServedAnswer
+from specchat.server.served_answer import ServedAnswer
 
 SEALED_REASONING = "reasoning.encrypted_content"
 """What a client includes that sends reasoning back in a sealed form only, as Codex does."""

@@ -20,7 +20,8 @@ from specchat.server.chat_body import Prediction, StreamOptions, choices_of
 from specchat.server.chat_completions import DONE, FINISHES
 from specchat.server.logprobs import TextLogprobs
 from specchat.server.replies import EventStream, Whole, event
-from specchat.server.service import ServedAnswer, Service, client_of
+from specchat.server.served_answer import ServedAnswer
+from specchat.server.service import Service, client_of
 from specchat.sharing.prompt_process import PromptProcess
 
 USUAL_TOKENS = 16

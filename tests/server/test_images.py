@@ -592,11 +592,11 @@ def test_a_set_up_that_failed_is_told_to_programs(
             assert again
             return outcome
 
-        monkeypatch.setattr("specchat.server.service.set_up_images", set_up)
+        monkeypatch.setattr("specchat.server.image_setup.set_up_images", set_up)
 
     for outcome, kinds in (("", ["text", "image"]), (reason, ["text"])):
         outcome_is(outcome)
-        server.service.set_up_images(said.append)
+        server.service.image_setup.run(said.append)
         (model, *_) = server.client.get("/v1/models").json()["data"]
         assert model["architecture"]["input_modalities"] == kinds
         vision = server.client.get("/props").json()["modalities"]["vision"]
@@ -610,7 +610,7 @@ def test_a_set_up_that_failed_is_told_to_programs(
     outcome_is("")
     server.client.post(CHAT, json=chat(part(CAT), text()))
     assert not server.service.facts.takes_images  # it failed a moment ago
-    monkeypatch.setattr("specchat.server.service.RETRY_SECONDS", -1.0)
+    monkeypatch.setattr("specchat.server.image_setup.RETRY_SECONDS", -1.0)
     server.client.post(CHAT, json=chat(part(CAT), text()))
     until(lambda: server.service.facts.takes_images, "another attempt")
     server.posted(CHAT, chat(part(CAT), text()))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from server.conftest import Running
-from specchat.server import service
+from specchat.server import served_answer
 from tables import table
 
 QUESTION = {"role": "user", "content": "What is specchat?"}
@@ -93,8 +93,8 @@ def test_an_answer_that_fails_in_a_stream_says_so(demo_server: Running) -> None:
 
 def test_a_stream_that_waits_says_so(demo_server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins, with a comment and pings, so that no client takes it for dead."""
-    monkeypatch.setattr(service, "SECONDS_TO_COMMENT", 0.05)
-    monkeypatch.setattr(service, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(served_answer, "SECONDS_TO_COMMENT", 0.05)
+    monkeypatch.setattr(served_answer, "SILENT_SECONDS", 0.05)
     with demo_server.stream(ignore_eos=True, max_tokens=None) as events:
         next(events)
         body = {**BODY, "max_tokens": 2, "stream": True}

@@ -19,7 +19,7 @@ from specchat.server import api_reply
 from specchat.server.activity import ServedRequest
 from specchat.server.api_reply import Ended, EventWriter, Reply, progress_text
 from specchat.server.reply_parts import PartEvent, ReplyParts
-from specchat.server.service import ServedAnswer
+from specchat.server.served_answer import ServedAnswer
 from tables import table
 
 CALL = ToolCall("look", '{"at": 1}', "c1")

@@ -11,7 +11,7 @@ import pytest
 from server.conftest import StartServer
 from specchat.engine.answer_starts import NO_EXACT_DRAFT
 from specchat.passes import exact_passes, exactness_measurement
-from specchat.server import service
+from specchat.server import served_answer
 
 QUESTION = "What is speculative decoding, and what does it do on a small machine like this one?"
 SEEDED: dict[str, Any] = {
@@ -78,7 +78,7 @@ def test_a_stream_has_one_fingerprint(
         return measure(*given)
 
     monkeypatch.setattr(exactness_measurement, "longest_here", slowly)
-    monkeypatch.setattr(service, "SECONDS_TO_COMMENT", 0.1)
+    monkeypatch.setattr(served_answer, "SECONDS_TO_COMMENT", 0.1)
     server = start_here(learn=False)
     body = {"prompt": QUESTION, "echo": True, "stream": True, "seed": 3, "max_tokens": 5}
     with server.client.stream("POST", "/v1/completions", json=body) as reply:

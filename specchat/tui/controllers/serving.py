@@ -101,7 +101,7 @@ class Serving:
             self.post(self._show, session, opened)
             if engine.has_ended():  # perhaps before it knew of the port
                 self._close(opened.port)
-            opened.service.set_up_images(partial(self.post, self.view.notify))
+            opened.service.image_setup.run(partial(self.post, self.view.notify))
 
     def _start(self, engine: SharedEngine, pair: PairChoice) -> OpenPort:
         """Wait until the pair is loaded, and serve it; free the port if that fails."""
