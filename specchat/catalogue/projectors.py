@@ -69,17 +69,51 @@ def is_for(projector: Path, target: Path) -> bool:
     return is_named and _fits(projector, facts)
 
 
-def projector_on_hub(target: Reference) -> tuple[Reference, int | None] | None:
-    """Return the projector in the repository of a target, with its size if the hub states it.
+def missing_projector(target: Reference) -> tuple[Reference, int | None] | None:
+    """Return the projector that a target lacks here, and its size if the hub states it.
 
-    None if there is none, or if the hub cannot be asked.
+    It is in the target's repository. None if there is none, if one is here, if the target reads
+    text only, or if the hub cannot be asked. The file of the target may be missing, too.
     """
+    from specchat.hub.cache import find_present
     from specchat.hub.listing import files_soon
+    from specchat.hub.offline import is_offline
 
+    if is_offline() or not _may_lack_one(target):
+        return None
     listed = files_soon(target.repository, target.revision)
-    sizes = {file.path: file.num_bytes for file in listed if _may_go_with(file.path, target.file)}
-    best = min(sizes, key=_rank, default=None)
-    return (Reference(target.repository, best, target.revision), sizes[best]) if best else None
+    found = {
+        Reference(target.repository, file.path, target.revision): file.num_bytes
+        for file in listed
+        if _may_go_with(file.path, target.file)
+    }
+    is_here = any(map(find_present, found))
+    best = min(found, key=lambda reference: _rank(reference.file), default=None)
+    return (best, found[best]) if best and not is_here else None
+
+
+def _may_lack_one(target: Reference) -> bool:
+    """Return True unless a file is no target, by its name until it is here, or has a projector."""
+    from specchat.catalogue.header_cache import HeaderCache
+    from specchat.catalogue.local_models import may_be_model
+    from specchat.gguf.draft_kinds import is_name_of_head
+    from specchat.hub.cache import find_present
+
+    path = find_present(target)
+    if path is None:
+        return may_be_model(target.name) and not is_name_of_head(target.name)
+    with HeaderCache() as cache:
+        facts = cache.of(path)
+    return facts.kind == "chat" and not facts.is_head and projector_for(path) is None
+
+
+def _lacks_one(target: Path) -> bool:
+    """Return True if a target on this machine might read images with a projector not here."""
+    from specchat.catalogue.header_cache import HeaderCache
+
+    with HeaderCache() as cache:
+        facts = cache.of(target)
+    return facts.kind == "chat" and not facts.is_head and projector_for(target) is None
 
 
 def _may_go_with(file: str, target: str) -> bool:

@@ -17,7 +17,7 @@ from specchat.catalogue.fit import judge, need_of, predicted_rate, recommend, si
 from specchat.catalogue.head_offers import offer_head
 from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
 from specchat.catalogue.pairs import file_of, find_usable
-from specchat.catalogue.projectors import projector_for, projector_on_hub
+from specchat.catalogue.projectors import missing_projector
 from specchat.cli.pass_measuring import measure_pulled
 from specchat.cli.pull_names import (
     NothingPulled,
@@ -121,7 +121,7 @@ def _pull(arguments: argparse.Namespace) -> int:
         draft = _draft_for(paths[0], references[0], machine, options)
         named += [_short_name(*draft)] if draft else []
     if isinstance(files[0], Reference) and not (is_installed or is_alone):
-        _offer_projector(paths[0], files[0])
+        _offer_projector(files[0])
     flags = ["--pair"] if is_pair else ["--target", "--draft"]
     words = [word for option in zip(flags, named, strict=False) for word in option]
     measure_pulled(words, is_needed=not is_installed)
@@ -160,11 +160,9 @@ def _facts(path: Path) -> HeaderFacts:
         return cache.of(path)
 
 
-def _offer_projector(path: Path, target: Reference) -> None:
+def _offer_projector(target: Reference) -> None:
     """Offer the projector in a pulled target's repository, unless one is here."""
-    if is_offline() or (facts := _facts(path)).kind != "chat" or facts.is_head:
-        return
-    if projector_for(path) or not (found := projector_on_hub(target)):
+    if not (found := missing_projector(target)):
         return
     reference, num_bytes = found
     size = f" ({size_text(num_bytes)})" if num_bytes else ""

@@ -10,7 +10,7 @@ import pytest
 from foreign_files import write_header
 from local_folders import manifest, put, put_blob, put_in_hub
 from scripts.support.tiny_gguf import write_projector
-from specchat.catalogue.projectors import is_for, projector_for, projector_on_hub
+from specchat.catalogue.projectors import is_for, missing_projector, projector_for
 from specchat.hub.listing import ListedFile
 from specchat.hub.references import Reference
 
@@ -110,7 +110,7 @@ def test_a_repositorys_projector_is_offered_to_its_own_model(
 ) -> None:
     """One in another model's folder, or with its name, is not."""
     monkeypatch.setattr("specchat.hub.listing.files_soon", lambda *_: [ListedFile(file, 7)])
-    found = projector_on_hub(Reference("org/tiny", "tiny-4b/tiny-4b-Q4_0.gguf"))
+    found = missing_projector(Reference("org/tiny", "tiny-4b/tiny-4b-Q4_0.gguf"))
     assert found == ((Reference("org/tiny", file), 7) if is_offered else None)
 
 

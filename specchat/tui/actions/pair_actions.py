@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specchat.catalogue.outlook import Outlook
 from specchat.chat.answer_statistics import AnswerTotals, measured_pairs
@@ -11,7 +11,8 @@ from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
-from specchat.tui.screens.model_screen import ModelScreen, question_before_pull
+from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.screens.pull_screen import PullScreen
 from specchat.tui.setup import Offer, PairChoice
 
 NUM_ANSWERS = 300
@@ -85,8 +86,9 @@ class PairActions:
         self.view.app.run_worker(self._ask_to_pull(offer))
 
     async def _ask_to_pull(self, offer: Offer) -> None:
-        if await self.view.app.push_screen_wait(question_before_pull(offer)):
-            self.state.pulls.start(offer)
+        question = PullScreen(offer)
+        if await self.view.app.push_screen_wait(question):
+            self.state.pulls.start(replace(offer, references=question.references))
 
     def use(self, offer: Offer) -> None:
         """Load another pair, unless an answer is being written; restart an ended engine."""
