@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from types import ModuleType
 from typing import TextIO
 
@@ -23,6 +24,7 @@ def start_process(process: SpawnProcess) -> None:
         _holding_interrupts(),
         _in_environment(LARGE_PAGES),
         _hiding_script(),
+        _in_usable_folder(),
     ):
         process.start()
 
@@ -49,6 +51,23 @@ def _hiding_script() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = script
+
+
+@contextmanager
+def _in_usable_folder() -> Iterator[None]:
+    """Have the new process begin in the root folder where it could not enter this one's again.
+
+    That was deleted, for example: multiprocessing asks for its name, and enters it by that.
+    """
+    known = os.getcwd
+    try:
+        os.chdir(Path.cwd())
+    except OSError:
+        os.getcwd = lambda: os.sep
+    try:
+        yield
+    finally:
+        os.getcwd = known
 
 
 @contextmanager
