@@ -3,60 +3,42 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
-from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import lru_cache, partial
+from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from textual import on
 from textual._styles_cache import StylesCache
-from textual.actions import parse
-from textual.app import App, ComposeResult, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.app import App, ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.css.query import NoMatches
-from textual.dom import DOMNode
 from textual.events import DescendantFocus, Event, Key, Paste, Resize
 from textual.notifications import Notification
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
 from specchat.chat.draft import Draft
 from specchat.connection.opening import LoadPair
 from specchat.engine.api import Loading
-from specchat.errors import InvalidOption, SpecchatError
+from specchat.errors import SpecchatError
 from specchat.safe_text import harmless
 from specchat.sharing.loading import load_in_process
 from specchat.system.logs import log_internal_error
 from specchat.tui.clipboard import Copier
-from specchat.tui.commands import (
-    CANCEL_EDIT,
-    COMMANDS,
-    FOOTER,
-    OFFER_COMMANDS,
-    find_command,
-    find_slash,
-    key_names,
-    palette_rows,
-)
+from specchat.tui.command_app import CommandApp
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END
 from specchat.tui.house_theme import DARK, HOUSE, own_variables
 from specchat.tui.main_view import MainView
 from specchat.tui.markdown.prose import Prose
-from specchat.tui.palette import PaletteProvider
 from specchat.tui.setup import Setup
 from specchat.tui.shown_notices import UNREAD_SECONDS, Notices
 from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
 from specchat.tui.widgets.header_line import HeaderLine
 from specchat.tui.widgets.key_footer import KeyFooter
-from specchat.tui.widgets.message_views import MessageView
 from specchat.tui.widgets.notice_line import NoticeLine
 from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
@@ -65,18 +47,10 @@ from specchat.tui.widgets.suggestions import Suggestions
 from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.welcome import Welcome
 
-if TYPE_CHECKING:
-    from specchat.tui.actions.chat_actions import ChatActions
-
 # Textual means one cache for all widgets; one for each keeps the lines of 1024 removed ones, 13 MiB
 _caches: Any = StylesCache
 _shared: Any = lru_cache(1024)(_caches.get_inner_outer.__wrapped__)
 _caches.get_inner_outer = classmethod(_shared)
-
-REPLACED_COMMANDS = {"Theme", "Maximize", "Minimize"}
-"""Commands of Textual left out: Theme is not saved, the others show a composer that cannot send."""
-UNARMED = {("previous_branch",), ("next_branch",)}
-"""What keys do to a message after a click or a search, too: they are no letters."""
 
 
 class ChatScreen(Screen[object]):
@@ -85,7 +59,7 @@ class ChatScreen(Screen[object]):
     AUTO_FOCUS = "#composer"
 
 
-class ChatApp(App[None]):
+class ChatApp(CommandApp):
     """A chat with a pair of models, with statistics of its speculative decoding beside it.
 
     `commands.py` lists the commands that keys, slash commands and the palette run, and
@@ -101,15 +75,6 @@ class ChatApp(App[None]):
         (140, "-wide"),
     ]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (24, "-tall"), (46, "-high")]  # noqa: RUF012
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(c.key, c.id, c.title, id=c.id, show=c.id in FOOTER, priority=c.is_priority)
-            for c in COMMANDS
-            if c.key
-        ),
-        *(Binding(c.key, CANCEL_EDIT, "Cancel", id=c.id) for c in COMMANDS if c.id == "stop"),
-    ]
-    COMMANDS = {PaletteProvider}  # noqa: RUF012  # as above
 
     def __init__(self, setup: Setup, load: LoadPair = load_in_process) -> None:
         """Create the controllers; nothing is loaded before the first screen is shown."""
@@ -131,21 +96,10 @@ class ChatApp(App[None]):
         self.pair_controller, self.pulls = self.state.pair_controller, self.state.pulls
         self.view.state = self.state
 
-    @cached_property
-    def actions(self) -> "ChatActions":
-        """What commands and keys do; the first frame needs none of it."""
-        return _import_actions()(self.view, self.state)
-
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the colours that the style sheet needs and Textual's themes lack."""
         theme = self.current_theme
         return {} if theme in HOUSE else own_variables(theme)
-
-    def get_key_display(self, binding: Binding) -> str:
-        """Name a key at the bottom as everywhere else: Ctrl+D, F8, Esc; a letter as it is typed."""
-        name = super().get_key_display(binding)
-        is_named = bool(binding.key_display) or (len(name) == 1 and binding.key != "enter")
-        return name if is_named else key_names(binding.key)
 
     def _begin_in(self, theme: str) -> None:
         """Use a theme from the first frame on; an unknown one is reported later."""
@@ -213,11 +167,11 @@ class ChatApp(App[None]):
         gc.enable()
 
     async def _prepare_actions(self) -> None:
-        """Import what commands do in a thread, as it takes 90 ms; then look for pairs to offer.
+        """Import what commands do; then look for pairs to offer.
 
         The styles of dialogs are read too, or else the first one would have all styles read again.
         """
-        await asyncio.to_thread(_import_actions)
+        await self.load_actions()
         from specchat.tui.screens.dialogs import STYLES
 
         self.stylesheet.read(STYLES)
@@ -285,58 +239,6 @@ class ChatApp(App[None]):
         """Copy with the desktop's clipboard program, or else via the terminal."""
         self.copier.copy(text)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable our keys while a dialog is open, and the hint's keys while it offers nothing."""
-        is_ours = find_command(action) is not None and action not in {"help", "quit"}
-        if is_ours and isinstance(self.screen, ModalScreen):
-            return False
-        if action == "message":
-            view = self.focused if isinstance(self.focused, MessageView) else None
-            is_free = parameters in UNARMED or (view is not None and view.is_armed)
-            return is_free and (view is None or view.takes(str(parameters[0])))
-        if action in OFFER_COMMANDS:
-            return self.state.hint.accepts(action)
-        if action in {"stop", CANCEL_EDIT}:
-            return self.state.questions.ends == action
-        return super().check_action(action, parameters)
-
-    async def run_action(
-        self,
-        action: Any,
-        default_namespace: DOMNode | None = None,
-        namespaces: Mapping[str, DOMNode] | None = None,
-    ) -> bool:
-        """Run one of our commands or keys, or an action of Textual or of a widget."""
-        with self.reporting():
-            return await self._run(action, default_namespace, namespaces)
-        return True
-
-    async def _run(
-        self,
-        action: Any,
-        default_namespace: DOMNode | None = None,
-        namespaces: Mapping[str, DOMNode] | None = None,
-    ) -> bool:
-        """Run an action as `run_action` does; our own errors are raised."""
-        namespace, name, arguments = parse(action) if isinstance(action, str) else action
-        is_ours = namespace == "app" or (not namespace and default_namespace in {None, self})
-        call = self._call_for(name) if is_ours else None
-        if call is None:
-            return await super().run_action(action, default_namespace, namespaces)
-        if not self.check_action(name, arguments):
-            return False
-        command = find_command(name)
-        if command is None or command.while_answering or not self.answers.is_busy():
-            if command is not None:
-                self.notices.drop()
-            result = call(*arguments)
-            if isawaitable(result):
-                await result
-        return True
-
-    def _call_for(self, name: str) -> Callable[..., Any] | None:
-        return self.actions.calls.get(name) or self.actions.key_calls.get(name)
-
     async def on_event(self, event: Event) -> None:
         """Show our own errors instead of ending the app; what is typed goes to the composer."""
         if isinstance(event, Key) and not event.is_forwarded:
@@ -348,17 +250,6 @@ class ChatApp(App[None]):
         with self.reporting():
             await super().on_event(event)
 
-    @contextmanager
-    def reporting(self) -> Iterator[None]:
-        """Turn our own errors into notices; ignore missing widgets once the screen has closed."""
-        try:
-            yield
-        except SpecchatError as error:
-            self.view.report(error)
-        except NoMatches:
-            if self.screen_stack and self.screen_stack[0].query("#header"):
-                raise
-
     def _handle_exception(self, error: Exception) -> None:
         """Log a bug and exit with one line; turn our own errors from workers into notices."""
         cause = error.error if isinstance(error, WorkerFailed) else error
@@ -368,20 +259,6 @@ class ChatApp(App[None]):
         if not self.failure:  # keep the first error: it caused the others
             self.failure = harmless(log_internal_error(cause, LOG))
         super()._handle_exception(cause)  # type: ignore[arg-type]
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the palette's entries: every command that can be run, and every preset."""
-        for title, words, action in palette_rows(self.setup.key_of):
-            if action not in OFFER_COMMANDS or self.state.hint.accepts(action):
-                run = partial(self.call_later, self.run_action, action)
-                yield SystemCommand(title, words, run)
-        for preset in self.conversations.store.presets():
-            title = escape(f"Preset: {harmless(preset.name)}")
-            use = partial(self.actions.conversations.use_preset, preset)
-            yield SystemCommand(title, "Use it in this conversation", use)
-        for command in super().get_system_commands(screen):
-            if command.title not in REPLACED_COMMANDS:
-                yield command
 
     # --- messages from widgets; `call_later` turns our own errors into notices ---
 
@@ -393,7 +270,7 @@ class ChatApp(App[None]):
 
     @on(Composer.Commanded)
     def _commanded(self, event: Composer.Commanded) -> None:
-        self.call_later(self._run_slash, event.text)
+        self.call_later(self.run_slash, event.text)
 
     @on(Composer.Changed, "#composer")
     def _message_changed(self, event: Composer.Changed) -> None:
@@ -407,7 +284,7 @@ class ChatApp(App[None]):
             self.view.composer.complete(event.text)
         else:
             self.view.composer.text = ""
-            self.call_later(self._run_slash, event.text)
+            self.call_later(self.run_slash, event.text)
 
     @on(Transcript.Behind)
     def _scrolled_away(self, event: Transcript.Behind) -> None:
@@ -421,18 +298,3 @@ class ChatApp(App[None]):
     @on(FigureView.Explain)
     def _explain_requested(self, event: FigureView.Explain) -> None:
         self.actions.messages.explain(event)
-
-    async def _run_slash(self, text: str) -> None:
-        """Run a slash command; an invalid one is put back into the composer."""
-        try:
-            await self._run(find_slash(text))
-        except InvalidOption as error:
-            self.view.composer.forget(text)
-            self.view.put_back(text)
-            self.notify(str(error), severity="warning")
-
-
-def _import_actions() -> "type[ChatActions]":
-    from specchat.tui.actions.chat_actions import ChatActions
-
-    return ChatActions

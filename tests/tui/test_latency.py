@@ -18,7 +18,7 @@ from textual.widgets import Footer
 
 from scripted_chat import Script, chat
 from specchat.decoding.chunk import Chunk
-from specchat.tui import app as app_module
+from specchat.tui import command_app
 from specchat.tui.actions.chat_actions import ChatActions
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.app import ChatApp
@@ -226,7 +226,7 @@ async def test_keys_wait_for_no_code_of_commands(monkeypatch: pytest.MonkeyPatch
     """It is imported in a thread; meanwhile a question can be written and asked."""
     ready = threading.Event()
     threads = []
-    import_actions = app_module._import_actions
+    import_actions = command_app._import_actions
 
     def import_and_note() -> type[ChatActions]:
         threads.append(threading.current_thread())
@@ -234,7 +234,7 @@ async def test_keys_wait_for_no_code_of_commands(monkeypatch: pytest.MonkeyPatch
             ready.wait()
         return import_actions()
 
-    monkeypatch.setattr(app_module, "_import_actions", import_and_note)
+    monkeypatch.setattr(command_app, "_import_actions", import_and_note)
     app = chat(Script(["Soon."]))
     async with app.run_test() as pilot:
         try:
