@@ -180,6 +180,7 @@ def write_header(folder: Path, model: Model) -> Path:
         writer.add_sliding_window_pattern([not model.is_full(layer) for layer in layers])
         for part in ("key", "value"):
             writer.add_uint32(f"{kind}.attention.{part}_length_swa", model.window_head)
+        writer.add_rope_dimension_count_swa(model.window_head)
     if model.experts:
         writer.add_expert_count(model.experts)
         writer.add_expert_used_count(model.experts_used)

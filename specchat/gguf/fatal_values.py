@@ -49,8 +49,8 @@ WITH_EQUAL_HEADS = ROTATING_WHOLE | {
     *("glm4moe", "gpt2", "gptneox", "granitehybrid", "jais", "laguna", "maple", "minimax-01"),
     *("minimax-m2", "minimax-m3", "mpt", "muse-glimmer", "nanbeige", "nemotron", "nemotron_h"),
     *("nemotron_h_moe", "openelm", "phi2", "phi3", "phimoe", "qwen", "qwen35", "qwen35moe"),
-    *("qwen3next", "refact", "spark2_5", "stablelm", "starcoder"),
-    *("deepseek4", "dflash", "eagle3"),
+    *("qwen3next", "qwen4exp", "refact", "spark2_5", "stablelm", "starcoder"),
+    *("deepseek4", "dflash", "eagle3", "lfm2", "lfm2moe"),
 }
 """Architectures of which a key is as long as a value, whatever they rotate of it."""
 LISTING_WINDOWS = frozenset({"gemma4", "granite_swa", "maple", "mimo2", "spark2_5", "step35"})
@@ -68,6 +68,29 @@ FIRST_WITHOUT_WINDOW = frozenset({"cohere2moe", "laguna", "smallthinker"})
 USUAL_PATTERN = 2
 """At least as many layers are one pattern, where a file does not say it."""
 WITH_DELTA_NETS = frozenset({"qwen3next", "qwen35", "qwen35moe"})
+TWICE_AS_WIDE = frozenset({"granitehybrid", "jamba"})
+"""Architectures whose states are twice as wide as the model."""
+WITH_STATE_HEADS = frozenset(
+    {"falcon-h1", "granitehybrid", "mamba2", "nemotron_h", "nemotron_h_moe", "plamo2"}
+)
+"""Architectures whose states are divided between heads, and between groups but for PLaMo 2."""
+WITHOUT_GROUPS = "plamo2"
+ATTENDING_BY_HEADS = frozenset(
+    {
+        *("granitehybrid", "jamba", "kimi-linear", "lfm2", "lfm2moe", "nemotron_h"),
+        *("nemotron_h_moe", "plamo2"),
+    }
+)
+"""Architectures of which a layer without heads of keys has a state instead."""
+FORWARD_ALONE = frozenset({"nemotron_h", "nemotron_h_moe"})
+"""Those of which a layer with a feed-forward network has neither."""
+ATTENDING_EVERY = {
+    **dict.fromkeys(("qwen35", "qwen35moe", "qwen3next", "qwen4exp"), 4),
+    "minimax-01": 8,
+}
+"""Architectures of which one of so many layers attends, unless the file says it."""
+SHARING_KEYS = "gemma4"
+LOOPING, ALTERNATING = "nanbeige", "ernie4_5-moe"
 AS_WIDE_AS_HEADS = frozenset({"lfm2", "lfm2moe"})
 COMPRESSING, INDEXED_RATIO = "deepseek4", 4
 NOT_ROTATING = frozenset(
@@ -85,8 +108,8 @@ NEVER_TO_ROTATE = "glm5-next"
 def why_fatal(header: Header) -> str | None:
     """Return which number of a model or a head cannot be used, None if all can."""
     checks = (
-        *(_why_layers, _why_experts, _why_numbers, _why_compression),
-        *(_why_rotation, _why_parts, _why_sizes, _why_windows),
+        *(_why_layers, _why_experts, _why_numbers, _why_compression, _why_states),
+        *(_why_rotation, _why_parts, _why_sizes, _why_windows, _why_shared_keys),
     )
     return next((reason for check in checks if (reason := check(header))), None)
 
@@ -134,6 +157,9 @@ def _why_layers(header: Header) -> str | None:
         return f"it has {count} layers, and llama.cpp takes 1 to {MOST_LAYERS}"
     if header.num_heads > count:
         return f"it has {header.num_heads} prediction heads, more than layers"
+    loops = header.own("num_loops", 1) if header.architecture == LOOPING else 1
+    if not 0 < loops * count <= MOST_LAYERS:
+        return f"it has {count} layers {loops} times, and llama.cpp takes 1 to {MOST_LAYERS}"
     return None
 
 
@@ -166,6 +192,8 @@ def _why_numbers(header: Header) -> str | None:
             return f"its {kind} is {epsilon:g}, not at least 0"
     if header.own("full_attention_interval", 1) < 1:
         return "its full_attention_interval is less than 1"
+    if header.architecture == ALTERNATING and header.own("interleave_moe_layer_step", 1) < 1:
+        return "its interleave_moe_layer_step is less than 1"
     scaling = header.metadata.get(f"{header.architecture}.rope.scaling.type", "none")
     if isinstance(scaling, str) and scaling not in SCALINGS | {"none"}:
         return "it scales positions in a way that llama.cpp does not know"
@@ -182,6 +210,42 @@ def _why_compression(header: Header) -> str | None:
     return None if is_indexed else text
 
 
+def _why_states(header: Header) -> str | None:
+    """Return why the layers that have a state cannot be used: a hybrid needs both kinds."""
+    kind, inner = header.architecture, header.own("ssm.inner_size")
+    if kind in TWICE_AS_WIDE and inner != 2 * (width := header.own("embedding_length")):
+        return f"its ssm.inner_size is {inner}, not twice its width of {width}"
+    num_heads, num_groups = header.own("ssm.time_step_rank", 1), header.own("ssm.group_count", 1)
+    if kind == WITHOUT_GROUPS:
+        num_groups = 0 if header.own("ssm.group_count") else 1
+    is_divided = num_heads and num_groups and not (inner % num_heads or inner % num_groups)
+    if kind in WITH_STATE_HEADS and not is_divided:
+        return f"its ssm.inner_size of {inner} cannot be divided between its heads and groups"
+    have_state = _have_state(header)
+    if have_state and (all(have_state) or not any(have_state)):
+        return f"{'all' if all(have_state) else 'none'} of its layers have a state"
+    return None
+
+
+def _have_state(header: Header) -> list[bool]:
+    """Return which layers of a hybrid have a state, and not attention; empty for other models."""
+    kind, count = header.architecture, max(0, header.num_layers - header.num_heads)
+    if kind in ATTENDING_BY_HEADS:
+        heads = values_of_layers(header, "attention.head_count")
+        of_keys = values_of_layers(header, "attention.head_count_kv", heads)[:count]
+        forward = values_of_layers(header, "feed_forward_length")
+        pairs = zip(of_keys, forward, strict=False)
+        return [not num for num, size in pairs if not (size and kind in FORWARD_ALONE)]
+    if kind not in ATTENDING_EVERY:
+        return []
+    if f"{kind}.attention.recurrent_layers" in header.metadata:
+        return [bool(each) for each in values_of_layers(header, "attention.recurrent_layers")][
+            :count
+        ]
+    interval = header.own("full_attention_interval", ATTENDING_EVERY[kind])
+    return [number % interval != 0 for number in range(1, count + 1)]
+
+
 def _why_rotation(header: Header) -> str | None:
     """Return which rotation of queries and keys does not fit their length.
 
@@ -196,7 +260,8 @@ def _why_rotation(header: Header) -> str | None:
     if not usual or kind in NOT_ROTATING:
         return None
     in_window = header.own("attention.key_length_swa", length)
-    rotated_in_window = header.own("rope.dimension_count_swa", min(rotated, in_window))
+    usual_in_window = rotated if kind == SHARING_KEYS else min(rotated, in_window)
+    rotated_in_window = header.own("rope.dimension_count_swa", usual_in_window)
     for number, of_all in ((rotated, length), (rotated_in_window, in_window)):
         if number % 2 or not 0 < number <= of_all:
             return f"it rotates {number} of {of_all} numbers of each attention head"
@@ -253,6 +318,22 @@ def _why_windows(header: Header) -> str | None:
         num_layers = count - header.num_heads
         slides = pattern != 1 and (num_layers > 1 or kind not in FIRST_WITHOUT_WINDOW)
     return None if slides else "none of its layers slides a window"
+
+
+def _why_shared_keys(header: Header) -> str | None:
+    """Return why the last layers cannot use the keys of the last own one of their kind."""
+    kind, count = header.architecture, header.num_layers
+    if kind != SHARING_KEYS:
+        return None
+    num_own = count - header.own("attention.shared_kv_layers")
+    slide = values_of_layers(header, "attention.sliding_window_pattern")
+    slide = (*slide, *[0] * count)[:count]
+    # llama.cpp takes the last but one for those that slide a window, the last for the others
+    if num_own >= 2 and all(
+        bool(slide[num_own - 1 - bool(each)]) == bool(each) for each in slide[num_own:]
+    ):
+        return None
+    return f"only {num_own} of its {count} layers have keys of their own, not of both kinds"
 
 
 def _usual_length(header: Header) -> int:

@@ -25,7 +25,7 @@ ENCODERS = frozenset(
 """Architectures that only make embeddings."""
 MEDIA = frozenset(
     {
-        *("wavtokenizer-dec", "flux", "sd1", "sd3", "sdxl", "aura"),
+        *("pockettts", "wavtokenizer-dec", "flux", "sd1", "sd3", "sdxl", "aura"),
         *("ltxv", "hyvid", "wan", "hidream", "cosmos", "lumina2", "qwen_image"),
     }
 )

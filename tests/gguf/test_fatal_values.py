@@ -23,6 +23,8 @@ ACTIVATIONS = ("i8", "i32", "f64", "q8_1", "q8_K")
 WINDOW = {"attention__sliding_window": 128}
 NO_WINDOW = "none of its layers slides a window"
 EXPERTS = {"expert_count": 8, "expert_used_count": 2}
+HYBRID = {"block_count": 2, "attention__head_count_kv": (4, 0)}
+FORWARD = {"block_count": 3, "feed_forward_length": (0, 0, 64)}
 QWEN_27B = {
     "embedding_length": 5120,
     "attention__head_count": 24,
@@ -125,8 +127,8 @@ def test_a_number_that_llama_cpp_takes_is_not_refused(header: Header, own: dict[
         ),
         ("smallthinker", {}, "it is a mixture without experts"),
         ("smallthinker", EXPERTS, None),
-        ("lfm2moe", {"block_count": 2, "leading_dense_block_count": 2}, None),
-        ("lfm2moe", {"block_count": 2, "leading_dense_block_count": 1}, "without experts"),
+        ("lfm2moe", {**HYBRID, "leading_dense_block_count": 2}, None),
+        ("lfm2moe", {**HYBRID, "leading_dense_block_count": 1}, "without experts"),
         ("mimo2", {"attention__value_length": 8}, None),
         ("deepseek4", {"attention__head_count_kv": 1}, None),
         ("deepseek4", {"attention__head_count_kv": 3}, "compressed keys are not its values"),
@@ -149,6 +151,15 @@ def test_a_number_that_llama_cpp_takes_is_not_refused(header: Header, own: dict[
         ("laguna", {**WINDOW, "block_count": 2}, None),
         ("lfm2", {}, None),
         ("lfm2", {"attention__head_count": 2}, "its 2 attention heads of 16 numbers"),
+        ("lfm2", {"attention__value_length": 8}, "keys have 16 numbers, its values 8"),
+        ("qwen4exp", {"attention__value_length": 8}, "keys have 16 numbers, its values 8"),
+        ("ernie4_5-moe", {"interleave_moe_layer_step": 0}, "interleave_moe_layer_step is less"),
+        ("ernie4_5-moe", {"interleave_moe_layer_step": 1}, None),
+        ("llama4", {"interleave_moe_layer_step": 0}, None),
+        ("nanbeige", {"block_count": 2, "num_loops": 256}, None),
+        ("nanbeige", {"block_count": 2, "num_loops": 257}, "2 layers 257 times"),
+        ("nanbeige", {"block_count": 2, "num_loops": 0}, "2 layers 0 times"),
+        ("llama", {"block_count": 2, "num_loops": 0}, None),
     ],
 )
 def test_sizes_that_llama_cpp_does_not_compare_are_compared(
@@ -160,6 +171,91 @@ def test_sizes_that_llama_cpp_does_not_compare_are_compared(
     states = {"attention__value_length": 16, "ssm__state_size": 16, "ssm__time_step_rank": 4}
     found = why_fatal(with_own(named, **{**sizes, **states, "ssm__inner_size": 64, **own}))
     assert (reason in (found or "")) if reason else found is None
+
+
+@table(
+    ("kind", "own", "reason"),
+    [
+        ("jamba", HYBRID, None),
+        ("jamba", {**HYBRID, "ssm__inner_size": 64}, "is 64, not twice its width of 64"),
+        ("jamba", {**HYBRID, "ssm__time_step_rank": 3}, None),
+        ("granitehybrid", HYBRID, None),
+        ("granitehybrid", {**HYBRID, "ssm__inner_size": 64}, "not twice its width"),
+        ("falcon-h1", {}, None),
+        *((kind, {**HYBRID, **own}, "cannot be divided")
+          for kind in ("granitehybrid", "mamba2", "nemotron_h", "nemotron_h_moe", "falcon-h1")
+          for own in ({"ssm__time_step_rank": 3}, {"ssm__group_count": 3},
+                      {"ssm__group_count": 0})),
+        ("plamo2", {**HYBRID, "ssm__group_count": 0}, None),
+        ("plamo2", {**HYBRID, "ssm__group_count": 1}, "cannot be divided"),
+        ("plamo2", {**HYBRID, "ssm__group_count": 0, "ssm__time_step_rank": 3}, "be divided"),
+        *((kind, {**HYBRID, "ssm__group_count": 0, "attention__head_count_kv": heads}, reason)
+          for kind in ("plamo2", "lfm2", "kimi-linear", "jamba")
+          for heads, reason in (((4, 4), "none of its layers have a state"), (4, "none of its"),
+                                ((0, 0), "all of its layers have a state"), ((4, 0), None))),
+        ("nemotron_h", {**FORWARD, "attention__head_count_kv": (4, 0, 0)}, None),
+        ("nemotron_h", {**FORWARD, "attention__head_count_kv": (4, 4, 0)}, "none of its"),
+        ("nemotron_h", {**FORWARD, "attention__head_count_kv": (0, 0, 4)}, "all of its"),
+        *((kind, {**HYBRID, "full_attention_interval": interval}, reason)
+          for kind in ("minimax-01", "qwen4exp")
+          for interval, reason in ((1, "none of its"), (2, None), (3, "all of its"))),
+        ("minimax-01", {"block_count": 7}, "all of its"),
+        ("minimax-01", {"block_count": 8}, None),
+        ("qwen4exp", {"block_count": 4}, None),
+        ("qwen4exp", {"block_count": 4, "nextn_predict_layers": 1}, "all of its"),
+        ("qwen4exp", {**HYBRID, "attention__recurrent_layers": (False, True)}, None),
+        ("qwen4exp", {**HYBRID, "attention__recurrent_layers": (True, True)}, "all of its"),
+    ],
+)  # fmt: skip
+def test_layers_with_a_state_are_as_llama_cpp_needs_them(
+    header: Header, kind: str, own: dict[str, Any], reason: str | None
+) -> None:
+    """Models of these sizes decode there, or end the process."""
+    named = replace(header, metadata={"general.architecture": kind})
+    sizes = {"embedding_length": 64, "attention__head_count": 4, "ssm__inner_size": 128}
+    found = why_fatal(
+        with_own(named, **{**sizes, "ssm__time_step_rank": 4, "ssm__group_count": 2, **own})
+    )
+    assert (reason in (found or "")) if reason else found is None
+
+
+@table(
+    ("slide", "num_shared", "is_refused"),
+    [
+        ("11110", 0, False),
+        ("11110", 1, True),
+        ("11110", 4, True),
+        ("11110", 6, True),
+        ("11111", 1, False),
+        ("11010", 2, False),
+        ("10110", 2, True),
+        ("11001", 1, True),
+        ("11101", 1, False),
+        ("00101", 1, False),
+        ("1", 0, True),
+        ("10", 0, False),
+    ],
+)
+def test_shared_keys_are_those_of_a_layer_of_the_same_kind(
+    header: Header, slide: str, num_shared: int, is_refused: bool
+) -> None:
+    """The last layers of Gemma 4 have none of their own."""
+    named = replace(header, metadata={"general.architecture": "gemma4"})
+    own = {
+        "block_count": len(slide),
+        "attention__shared_kv_layers": num_shared,
+        "attention__sliding_window_pattern": tuple(each == "1" for each in slide),
+    }
+    assert ("have keys of their own" in (why_fatal(with_own(named, **own)) or "")) == is_refused
+
+
+def test_gemma_4_rotates_in_a_window_what_it_rotates_elsewhere(header: Header) -> None:
+    """Unless its file says it, which all published ones do."""
+    named = replace(header, metadata={"general.architecture": "gemma4"})
+    own: dict[str, Any] = {"embedding_length": 64, "attention__head_count": 4, "block_count": 2}
+    own |= {"attention__sliding_window_pattern": (True, False), "attention__key_length_swa": 8}
+    assert why_fatal(with_own(named, **own)) == "it rotates 16 of 8 numbers of each attention head"
+    assert why_fatal(with_own(named, **own, rope__dimension_count_swa=8)) is None
 
 
 @pytest.mark.parametrize("kind", ["qwen2vl", "paddleocr"])

@@ -64,3 +64,10 @@ def test_a_part_that_was_pulled_is_listed_for_what_it_is(
     assert main(["list"]) == 0
     (row,) = (line for line in capsys.readouterr().out.splitlines() if "mmproj.gguf" in line)
     assert "pulled on its own: a vision or audio projector (mmproj)" in row
+
+
+def test_a_model_of_speech_is_no_text_model(tmp_path: Path) -> None:
+    """Its tokens are read, and no text comes of them."""
+    speech = read_header(written(tmp_path / "speech.gguf", "pockettts", {}))
+    with pytest.raises(ModelWontLoad, match="an audio, image or video model: choose a chat model"):
+        require_text(speech)
