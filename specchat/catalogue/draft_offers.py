@@ -46,27 +46,26 @@ class DraftOffer:
     reference: Reference
     num_bytes: int
     share: float
-    acceptance: float
     source: str
 
     @property
     def why(self) -> str:
         """The reasons in words."""
-        gain = speedup_text(expected_speedup(self.acceptance, self.share))
+        gain = speedup_text(expected_speedup(self.share))
         return (
             f"{self.source}, same vocabulary, {size_text(self.num_bytes)},"
-            f" 1/{1 / self.share:.0f} of its size; {gain} where {percent(self.acceptance)} of its"
+            f" 1/{1 / self.share:.0f} of its size; {gain} where {percent(USUAL_ACCEPTANCE)} of its"
             " drafts are accepted"
         )
 
 
-def expected_speedup(acceptance: float, share: float) -> float:
-    """Return the speedup over plain decoding with the best draft length.
+def expected_speedup(share: float) -> float:
+    """Return the speedup over plain decoding with the usual acceptance and the best draft length.
 
     `share` is the cost of a pass of the draft as a share of the target's.
     """
     return max(
-        sum(acceptance**index for index in range(length + 1)) / (1 + length * share)
+        sum(USUAL_ACCEPTANCE**index for index in range(length + 1)) / (1 + length * share)
         for length in range(1, LONGEST_WEIGHED + 1)
     )
 
@@ -80,38 +79,35 @@ def offer_draft(path: Path, reference: Reference, machine: Machine) -> DraftOffe
     with suppress(SpecchatError, OSError):
         target = read_header(path)
         candidates = islice(_candidates(reference, machine), MOST_CANDIDATES)
-        for candidate, acceptance, source in candidates:
+        for candidate, source in candidates:
             if monotonic() > deadline:
                 break
             with suppress(SpecchatError):
-                if offer := _offer(target, candidate, acceptance, source, deadline):
+                if offer := _offer(target, candidate, source, deadline):
                     return offer
     return None
 
 
-def _offer(
-    target: Header, reference: Reference, acceptance: float, source: str, deadline: float
-) -> DraftOffer | None:
+def _offer(target: Header, reference: Reference, source: str, deadline: float) -> DraftOffer | None:
     """Return a draft as an offer, None unless its header fits the target's."""
     with header_file(reference, deadline) as path:
         draft = read_header(path)
         share = draft.file_bytes / (target.file_bytes * target.active_share)
         if share > LARGEST_SHARE or common_vocabulary(target, draft) is not None:
             return None
-        return DraftOffer(reference, draft.file_bytes, share, acceptance, source)
+        return DraftOffer(reference, draft.file_bytes, share, source)
 
 
-def _candidates(target: Reference, machine: Machine) -> Iterator[tuple[Reference, float, str]]:
-    """Yield drafts that may fit: the file, a guess of its acceptance rate, and where it is from."""
+def _candidates(target: Reference, machine: Machine) -> Iterator[tuple[Reference, str]]:
+    """Yield drafts that may fit: the file, and where it is from."""
     for entry in _of_same_model(target):
         if isinstance(entry.draft, Reference):
-            guess = entry.first_guess.get("acceptance", USUAL_ACCEPTANCE)
-            yield entry.draft, guess, f"the catalogue's draft for {entry.name}"
+            yield entry.draft, f"the catalogue's draft for {entry.name}"
     org = target.repository.partition("/")[0]
     for repository in _smaller_kin(target)[:MOST_LISTED]:
         name = HubName(repository)
         if best := best_of(models_of(name, files_soon(repository, name.revision)), machine):
-            yield best.reference, USUAL_ACCEPTANCE, f"from {org} too"
+            yield best.reference, f"from {org} too"
 
 
 def _of_same_model(target: Reference) -> list[Entry]:

@@ -67,9 +67,8 @@ class Entry:
     """A pair in the catalogue. `about_gb` is its rough size if the exact size is unknown.
 
     `memory_gb` is the memory of both models with caches and buffers, by context size in tokens.
-    `first_guess` is what others report about such a pair: `acceptance`, a share of the drafted
-    tokens. `active_share` is the share of the target's weights that a token reads, below 1 where it
-    has experts. `workers` are the addresses of machines that hold layers of the target.
+    `active_share` is the share of the target's weights that a token reads, below 1 where it has
+    experts. `workers` are the addresses of machines that hold layers of the target.
     """
 
     name: str
@@ -82,7 +81,6 @@ class Entry:
     licence: str = ""
     about_gb: float | None = None
     memory_gb: Mapping[int, float] = field(default_factory=dict, hash=False)
-    first_guess: Mapping[str, float] = field(default_factory=dict, hash=False)
     active_share: float = 1.0
     is_recommended: bool = False
     workers: tuple[str, ...] = ()

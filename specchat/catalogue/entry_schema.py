@@ -54,7 +54,6 @@ PAIR: Schema = {
     "recommended": Option("", main_type=bool),
     "memory_gb": (LENGTH, AMOUNT),
     "active_share": Option("", main_type=float, above=0, maximum=1),
-    "first_guess": {"acceptance": Option("", main_type=float, minimum=0, maximum=1)},
     "sampling": {option.key: option for option in Sampling.fields() if option.table},
     "target": FILE_OR_NAME,
     "draft": FILE_OR_NAME,
@@ -69,7 +68,7 @@ HEAD: Schema = {
 FILES = ("target", "draft")
 FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
 """The values that disable each filter; a pair that sets one filter disables the others."""
-UNKNOWN: dict[str, Any] = {"about_gb": None, "memory_gb": {}, "first_guess": {}}
+UNKNOWN: dict[str, Any] = {"about_gb": None, "memory_gb": {}}
 """Facts about a pair that do not hold with another draft model."""
 
 Files: TypeAlias = Mapping[str, Reference | None]

@@ -112,7 +112,6 @@ def record_of(entry: Entry) -> dict[str, Any]:
         "kind": entry.kind,
         "bytes": entry.num_bytes,
         "about_gb": entry.about_gb,
-        "first_guess": dict(entry.first_guess),
         "here": None not in entry.paths,
     }
 

@@ -45,7 +45,7 @@ from specchat.planning.model_layout import layout_of
 from specchat.planning.notices import notices_of_file
 from specchat.planning.planner import why_chains
 from specchat.planning.text_copies import room_for_copies
-from specchat.wording import exact_drafts, percent, size_text, speedup_text
+from specchat.wording import exact_drafts, size_text, speedup_text
 
 About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]
@@ -239,7 +239,6 @@ def _shortened(value: Value) -> Any:
 
 
 def _pair_lines(about: About) -> Lines:
-    guess = about["first_guess"]
     yield "name", about["name"]
     yield "description", about["description"]
     yield "tier", about["tier"]
@@ -253,7 +252,6 @@ def _pair_lines(about: About) -> Lines:
     yield "bit-exact", "\n".join(_exact_texts(about))
     yield "draft tree", _chains_text(about)
     yield "sampling", ", ".join(f"{name} {value:g}" for name, value in about["sampling"].items())
-    yield "acceptance", guess and f"{percent(guess['acceptance'])}, as reported by others"
     for role in ("target", "draft"):
         if role in about:
             yield role, about[role]["file"]

@@ -222,8 +222,8 @@ PIN = "[pair.x.target]\nrepository = 'a/b'\nfile = 'c.gguf'\n"
             "6: pair x: 8192 must be a number above",
         ),
         (
-            f"{TARGET}first_guess = {{ acceptance = 60 }}",
-            "4: pair x: acceptance must be a number fr",
+            f"{TARGET}active_share = 60",
+            "4: pair x: active_share must be a number above 0 and at most 1, not 60",
         ),
         (f"{TARGET}[file.y]\nrepository = 'a/b'", "4: file y: 'file' is missing"),
         (
@@ -368,16 +368,16 @@ def test_what_a_description_promises_is_enough() -> None:
     assert {name for name, (size, need) in message.items() if size * GB < need} == set()
 
 
-def test_what_a_pair_needs_and_promises_is_read(own: Path) -> None:
-    """Memory by the context's length, and a first guess of how speculation will do."""
+def test_what_a_pair_needs_is_read(own: Path) -> None:
+    """Memory by the context's length, and the share of its weights that a token reads."""
     own.write_text(
         "[pair.x]\ndescription = 'd'\ntarget = 'a.gguf'\nmemory_gb = { 4096 = 5.5, 32768 = 9 }\n"
-        "first_guess = { acceptance = 0.6 }\n"
+        "active_share = 0.17\n"
     )
     entry = find_entry("x")
 
     assert entry.memory_gb == {4096: 5.5, 32768: 9}
-    assert entry.first_guess == {"acceptance": 0.6}
+    assert entry.active_share == 0.17
 
 
 def test_each_kind_of_head_has_its_title_in_the_catalogue() -> None:

@@ -102,7 +102,6 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
         "fit": "fits the GPU",
         "memory_gb": {str(ctx): gb for ctx, gb in find_entry("qwen3-8b").memory_gb.items()},
         "recommended": True,
-        "first_guess": dict(find_entry("qwen3-8b").first_guess),
         "files": [
             "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf",
             "Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf",

@@ -211,14 +211,6 @@ def test_a_pair_is_shown_before_it_is_here(
     assert "memory       about 8.10 GB with a context of 8192 tokens" in out
 
 
-def test_a_first_guess_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """The guess is marked as what others report."""
-    assert main(["show", "gemma3-27b-qat"]) == 0
-    assert "acceptance   60 %, as reported by others\n" in capsys.readouterr().out
-    main(["show", "gemma3-27b-qat", "--json"])
-    assert json.loads(capsys.readouterr().out)["first_guess"] == {"acceptance": 0.6}
-
-
 def test_a_pair_that_is_here_is_shown_with_its_models(capsys: pytest.CaptureFixture[str]) -> None:
     """What both say of themselves, and the memory that both take."""
     result = shown(capsys, "demo")
