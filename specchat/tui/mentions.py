@@ -21,6 +21,9 @@ from specchat.safe_text import harmless
 
 NAME = re.compile(r'(?<![^\s(\[{<"\'])@(?:"([^"\n]+)"|(\S+))')
 """A file name, in quotation marks if it contains spaces."""
+COPIED_NAME = "copied-{}.png"
+"""The name of a copied picture, which has no file, with its number."""
+COPIED = re.compile(COPIED_NAME.format(r"\d+").replace(".", r"\."))
 PUNCTUATION = ".,;:!?)]}>\"'"
 """Characters that may follow a name in a sentence and do not belong to it."""
 NO_PATH = (OSError, RuntimeError, ValueError)
@@ -130,7 +133,8 @@ def named_files(text: str, folder: Path, known: Iterable[Attachment | Image] = (
     """Return the files and folders that a message names.
 
     `known` has earlier attachments, used for files deleted since. Raises InvalidOption for a file
-    that is too large, or neither text nor an image, and for a folder with too much of them.
+    that is too large, or neither text nor an image, for a folder with too much of them, and for a
+    copied picture that an earlier chat had.
     """
     before = {each.name: each for each in known}
     named = NamedFiles()
@@ -139,6 +143,8 @@ def named_files(text: str, folder: Path, known: Iterable[Attachment | Image] = (
         if not any(named.take(name, folder, before) for name in names):
             missing = quoted or plain.rstrip(PUNCTUATION) or plain
             named.missing += [missing] * (missing not in named.missing)
+    for name in filter(COPIED.fullmatch, named.missing):
+        raise InvalidOption(f"The picture @{name} is gone: copy it again, and attach that.")
     return named
 
 

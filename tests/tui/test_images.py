@@ -120,6 +120,39 @@ async def test_a_copied_picture_is_attached(folder: Path, monkeypatch: pytest.Mo
         assert composer.text == ""
 
 
+async def test_a_copied_picture_stays_for_a_text_that_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another message was written meanwhile, and got a picture by another name."""
+    copied = [encoded(picture(7)), encoded(picture(8))]
+    first = copied[0]
+    monkeypatch.setattr("specchat.tui.actions.attaching.image_in_clipboard", lambda: copied.pop(0))
+    script = Script(["One."], takes_images=True)
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        composer = app.query_one(Composer)
+        await pilot.press(*"/attach", "enter")
+        await until(pilot, lambda: "copied-1.png" in attached(app))
+        composer.rewrite("@cat.png ")
+        await until(pilot, lambda: "cat.png" in attached(app))
+        composer.rewrite("")
+        await pilot.press(*"/attach", "enter")
+        await until(pilot, lambda: "copied-2.png" in attached(app))
+        await ask(pilot, script, "@copied-1.png What is it?")
+    assert shown_to(script) == [first]
+
+
+async def test_a_question_is_not_sent_without_its_copied_picture() -> None:
+    """It waited in a chat that was closed: the text alone asks about nothing."""
+    script = Script(["One."], takes_images=True)
+    app = chat(script)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "@copied-1.png, what is it?", wait=False)
+        await until(pilot, lambda: "@copied-1.png is gone: copy it again" in screen_text(app))
+        assert app.query_one(Composer).text == "@copied-1.png, what is it?"
+    assert not script.asked
+
+
 async def test_a_picture_is_attached_in_a_folder_that_cannot_be_entered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,7 +10,7 @@ from specchat.system.current_folder import current_folder
 from specchat.tui.clipboard import image_in_clipboard
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
-from specchat.tui.mentions import mention_of, without_mention
+from specchat.tui.mentions import COPIED_NAME, mention_of, without_mention
 
 USAGE = "No picture was copied. Use /attach FILE, or write @ and its name."
 
@@ -33,21 +33,24 @@ class Attaching:
             self.view.app.run_worker(self._attach_copied())
 
     async def _attach_copied(self) -> None:
-        """Mention the picture in the clipboard; the message holds it, as it has no file."""
+        """Mention the picture in the clipboard; it is kept, as it has no file."""
         found = await asyncio.to_thread(image_in_clipboard)
         if not found:
             self.view.notify(USAGE, severity="warning")
             return
-        self._mention(f"@{self._hold(found)}")
+        self._mention(f"@{self._keep(found)}")
 
-    def _hold(self, found: bytes) -> str:
-        """Hold a picture for the message and return its name, which no file here has."""
+    def _keep(self, found: bytes) -> str:
+        """Keep a picture for messages and return its name, which no file here has."""
         checks, folder = self.state.message_size.checks, current_folder()
-        names = (f"copied-{number}.png" for number in count(1))
+        names = (COPIED_NAME.format(number) for number in count(1))
         name = next(
-            each for each in names if each not in checks.held and not os.path.exists(folder / each)
+            each
+            for each in names
+            if all(each != image.name for image in checks.known)
+            and not os.path.exists(folder / each)
         )
-        checks.held = {**checks.held, name: Image(found, name)}
+        checks.copied[name] = Image(found, name)
         return name
 
     def _mention(self, mention: str) -> None:

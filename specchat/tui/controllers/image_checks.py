@@ -42,6 +42,8 @@ class ImageChecks:
     held: Mapping[str, Image] = field(default_factory=dict)
     """The images that the message in the composer names: their files may be gone once it is sent.
     """
+    copied: dict[str, Image] = field(default_factory=dict)
+    """The pictures copied into messages, without a file: a text that names one may come back."""
     _wrong: dict[bytes, str] = field(default_factory=dict)
     """For each image that was checked, why it cannot be sent, empty for one that can."""
     _kept: set[bytes] = field(default_factory=set)
@@ -49,6 +51,11 @@ class ImageChecks:
     """The images that `begin` is checking and keeping."""
     _without_set_up: set[bytes] = field(default_factory=set)
     """Those that cannot be sent because what reads images could not be set up."""
+
+    @property
+    def known(self) -> list[Image]:
+        """The images that the message can name without a file."""
+        return [*self.copied.values(), *self.held.values()]
 
     def check(self, image: Image, *, again: bool = False) -> CheckedImage:
         """Return what is known of an image; in any thread but the screen's.

@@ -109,7 +109,7 @@ class MessageSize:
                 self._ask_without_message(number)
         elif "@" in written:
             edited = self.conversations.tree.get(self.questions.editing or 0)
-            known = [*self.checks.held.values(), *(edited.images if edited else ())]
+            known = [*self.checks.known, *(edited.images if edited else ())]
             arguments = number, written, text, current_folder(), known
             threading.Thread(target=self._read_files, args=arguments, daemon=True).start()
         else:

@@ -235,7 +235,7 @@ class Questions:
         if "@" not in written:
             return NamedFiles()
         edited = self._conversations.tree.get(self.editing or 0)
-        known: list[Attachment | Image] = list(self._checks.held.values())
+        known: list[Attachment | Image] = [*self._checks.known]
         if edited:
             known += [*edited.attachments, *edited.images]
         return await asyncio.to_thread(named_files, written, current_folder(), known)
