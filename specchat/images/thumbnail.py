@@ -2,8 +2,10 @@
 
 import threading
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from queue import SimpleQueue
 
 from specchat.errors import InvalidOption
 from specchat.images.image import Image
@@ -23,8 +25,6 @@ class Thumbnail:
     picture: Picture
 
 
-THREAD = ThreadPoolExecutor(1, "thumbnails")
-"""For those who show many: the threads of others do not wait for a turn here."""
 _one_at_a_time = threading.Lock()
 _latest: OrderedDict[tuple[bytes, str], Thumbnail | str] = OrderedDict()
 """What is known of images by digest and name: for one that cannot be decoded, why."""
@@ -46,6 +46,23 @@ def thumbnail_of(image: Image) -> Thumbnail:
     if isinstance(found, str):
         raise InvalidOption(found)
     return found
+
+
+def act_beside(act: Callable[[], object]) -> None:
+    """Do something in the thread of those who show many images; a process ends without it."""
+    _acts().put(act)
+
+
+@cache
+def _acts() -> "SimpleQueue[Callable[[], object]]":
+    acts: SimpleQueue[Callable[[], object]] = SimpleQueue()
+
+    def run() -> None:
+        while True:
+            acts.get()()
+
+    threading.Thread(target=run, daemon=True, name="thumbnails").start()
+    return acts
 
 
 def _decoded(image: Image) -> Thumbnail | str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -172,6 +173,20 @@ def test_a_mark_stands_for_its_image_alone() -> None:
     assert list(parted(text, [first, second])) == ["a ", first, "", second, " b ", first, ""]
     assert list(parted(text, [second])) == [f"a {first}", second, f" b {first}"]
     assert list(parted(text, [])) == [text]
+
+
+def test_a_process_ends_while_a_picture_is_made() -> None:
+    """The chat's end waits neither for it nor for those after it."""
+    script = """
+import threading
+from specchat.images.thumbnail import act_beside
+begun = threading.Event()
+act_beside(begun.set)
+for _ in range(3):
+    act_beside(threading.Event().wait)
+assert begun.wait(60)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
 def test_what_cannot_be_decoded_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,20 @@
 """An image of a question: its name and size, and below them the picture itself."""
 
-import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
-from specchat.errors import SpecchatError
 from specchat.images.image import Image
 from specchat.safe_text import in_one_line
 from specchat.tui.texts.image_text import GLYPH, shown_text
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.shown_picture import NONE, Way, picture_widget, prepare
+
+if TYPE_CHECKING:
+    from specchat.images.thumbnail import Thumbnail
 
 
 def image_view(image: Image, way: Way) -> Widget:
@@ -32,17 +35,25 @@ class ImageView(Fold):
 
     def on_mount(self) -> None:
         """Decode the image, once it is known how wide it may be."""
-        self.call_after_refresh(lambda: self.run_worker(self._draw()))
+        from specchat.images.thumbnail import act_beside
 
-    async def _draw(self) -> None:
-        from specchat.images.thumbnail import THREAD, thumbnail_of
+        self.call_after_refresh(act_beside, self._decode)
 
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.run_in_executor(THREAD, prepare, self._way)
-            found = await loop.run_in_executor(THREAD, thumbnail_of, self._image)
-        except SpecchatError as error:
-            self.say(in_one_line(str(error)))
-            return
+    def _decode(self) -> None:
+        """Make the picture, in a thread; one that is not shown any more need not be made."""
+        from specchat.images.thumbnail import thumbnail_of
+
+        with suppress(RuntimeError):  # the chat has ended
+            if not self.is_attached:
+                return
+            try:
+                prepare(self._way)
+                found = thumbnail_of(self._image)
+            except Exception as error:  # noqa: BLE001  # the next one is shown all the same
+                self.call_later(self.say, in_one_line(str(error) or type(error).__name__))
+            else:
+                self.call_later(self._draw, found)
+
+    async def _draw(self, found: "Thumbnail") -> None:
         self.say(shown_text(self._image, found.width, found.height))
         await self._place.mount(picture_widget(found.picture, self._way, self._place.size.width))
