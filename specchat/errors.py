@@ -51,6 +51,10 @@ class NothingAllowed(InvalidOption):
     """Raised where a grammar allows only tokens that other options forbid."""
 
 
+class NotDecodedNow(InvalidOption):
+    """Raised for an image that may be decoded another time: it took too long, or Pillow lacks."""
+
+
 class InvalidAnswer(SpecchatError):
     """Raised when an answer is not a value of the type asked for, such as one that was cut off."""
 

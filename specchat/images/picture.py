@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidOption, NotDecodedNow
 from specchat.images.image import Image
 from specchat.network.proxies import install_command
 from specchat.system.python_child import run_python
@@ -59,19 +59,20 @@ def why_not_decoded() -> str:
 def picture_of(image: Image) -> Picture:
     """Return an image's pixels, turned as its camera was held, on white, at most 2048 on a side.
 
-    Raises InvalidOption, in one line, for what is not an image or is too large.
+    Raises InvalidOption, in one line, for what is not an image or is too large, and NotDecodedNow
+    for what another try might decode.
     """
     if image.num_bytes > MOST_BYTES:
         raise InvalidOption(f"{image.name} {TOO_LARGE}")
     if reason := why_not_decoded():
-        raise InvalidOption(reason)
+        raise NotDecodedNow(reason)
     try:
         done = run_python("specchat.images.decoder", input=image.data, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        raise InvalidOption(f"{image.name} takes more than {SECONDS} s to decode") from None
+        raise NotDecodedNow(f"{image.name} takes more than {SECONDS} s to decode") from None
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise InvalidOption(f"{image.name} cannot be decoded: {reason}") from None
+        raise NotDecodedNow(f"{image.name} cannot be decoded: {reason}") from None
     head, _, pixels = done.stdout.partition(b"\n")
     try:
         found = json.loads(head)

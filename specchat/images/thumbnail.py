@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from queue import SimpleQueue
 
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidOption, NotDecodedNow
 from specchat.images.image import Image
-from specchat.images.picture import Picture, picture_of, why_not_decoded
+from specchat.images.picture import Picture, picture_of
 
 LARGEST = 640, 480
 """Pixels of a small picture: more than most terminals have for one."""
@@ -49,7 +49,10 @@ def thumbnail_of(image: Image) -> Thumbnail:
 
 
 def act_beside(act: Callable[[], object]) -> None:
-    """Do something in the thread of those who show many images; a process ends without it."""
+    """Do something, which raises nothing, in the thread of those who show many images.
+
+    A process ends without waiting for it.
+    """
     _acts().put(act)
 
 
@@ -68,9 +71,9 @@ def _acts() -> "SimpleQueue[Callable[[], object]]":
 def _decoded(image: Image) -> Thumbnail | str:
     try:
         picture = picture_of(image)
+    except NotDecodedNow:
+        raise
     except InvalidOption as error:
-        if why_not_decoded():  # which may be cured next
-            raise
         return str(error)
     return Thumbnail(picture.width, picture.height, _small(picture))
 

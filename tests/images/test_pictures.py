@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 import subprocess
 import sys
@@ -190,7 +191,7 @@ assert begun.wait(60)
 
 
 def test_what_cannot_be_decoded_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each redraw asks for it again; only a missing Pillow may be there the next time."""
+    """Each redraw asks for it again; only what failed for another reason is tried once more."""
     broken, tries = Image(b"\x89PNG broken", "once.png"), list[str]()
 
     def refuse(image: Image) -> None:
@@ -198,12 +199,32 @@ def test_what_cannot_be_decoded_is_tried_once(monkeypatch: pytest.MonkeyPatch) -
         raise InvalidOption(f"{image.name} is damaged")
 
     monkeypatch.setattr(thumbnail, "picture_of", refuse)
-    monkeypatch.setattr(decoding, "find_spec", lambda _: None)
     for _ in range(2):
         with pytest.raises(InvalidOption, match="is damaged"):
             thumbnail.thumbnail_of(broken)
-    monkeypatch.setattr(decoding, "find_spec", lambda _: "here")
-    for _ in range(2):
-        with pytest.raises(InvalidOption, match="is damaged"):
-            thumbnail.thumbnail_of(broken)
-    assert len(tries) == 3
+    assert len(tries) == 1
+
+
+def no_process(*_: object, **__: object) -> None:
+    """Start no process, as on a machine that has too many."""
+    raise OSError(errno.EAGAIN, "too many")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "match"),
+    [
+        ("find_spec", lambda _: None, "images need Pillow"),
+        ("SECONDS", 0.001, "takes more than"),
+        ("run_python", no_process, "cannot be decoded"),
+    ],
+)
+def test_a_busy_moment_refuses_no_image_for_good(
+    name: str, value: object, match: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what the decoder says of it is known for the next time."""
+    given = Image(encoded(picture()), f"{name}.png")
+    with monkeypatch.context() as patch:
+        patch.setattr(decoding, name, value)
+        with pytest.raises(InvalidOption, match=match):
+            thumbnail.thumbnail_of(given)
+    assert thumbnail.thumbnail_of(given).width > 0

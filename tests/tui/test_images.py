@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import sqlite3
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -39,6 +41,7 @@ from specchat.tui.mentions import mention_of, named_files, pasted_files, without
 from specchat.tui.setup import PairChoice, Setup
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.image_view import ImageView
+from specchat.tui.widgets.protocol_picture import protocol_widgets
 from specchat.tui.widgets.shown_picture import BlockPicture, block_strips, cells_of, way_of
 from tui.driving import PATIENCE, frame_text, panel_text, race, say, screen_text, until
 
@@ -572,6 +575,17 @@ async def test_a_terminals_protocol_shows_the_picture(
         assert "c=32,r=16" in written
 
 
+async def test_another_textual_image_shows_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what keeps it from asking the terminal it is not used, and the chat goes on."""
+    monkeypatch.setitem(sys.modules, "textual_image", ModuleType("textual_image"))
+    monkeypatch.delitem(sys.modules, "textual_image._terminal", raising=False)
+    protocol_widgets.cache_clear()
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await app.screen.mount(ImageView(Image(CAT, "cat.png"), "kitty"))
+        await until(pilot, lambda: bool(app.query(BlockPicture)))
+
+
 async def test_decoding_takes_no_thread_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exports and searches go on while pictures wait for their turn."""
     hold, begun = threading.Event(), threading.Event()
@@ -586,8 +600,8 @@ async def test_decoding_takes_no_thread_of_others(monkeypatch: pytest.MonkeyPatc
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         monkeypatch.setattr("specchat.images.thumbnail.thumbnail_of", decode)
         await app.screen.mount(ImageView(Image(CAT, "cat.png"), "blocks"))
-        await until(pilot, begun.is_set)
         try:
+            await until(pilot, begun.is_set)
             assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), PATIENCE) == "free"
         finally:
             hold.set()

@@ -1,17 +1,21 @@
 """An image of a question: its name and size, and below them the picture itself."""
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
+from specchat.errors import SpecchatError
 from specchat.images.image import Image
 from specchat.safe_text import in_one_line
+from specchat.system.logs import log_internal_error
 from specchat.tui.texts.image_text import GLYPH, shown_text
 from specchat.tui.widgets.fold import Fold
-from specchat.tui.widgets.shown_picture import NONE, Way, picture_widget, prepare
+from specchat.tui.widgets.shown_picture import NONE, Way, picture_widget, prepared
 
 if TYPE_CHECKING:
     from specchat.images.thumbnail import Thumbnail
@@ -43,16 +47,18 @@ class ImageView(Fold):
         """Make the picture, in a thread; one that is not shown any more need not be made."""
         from specchat.images.thumbnail import thumbnail_of
 
+        if not self.is_attached:
+            return
+        show: Callable[[], object]
+        try:
+            self._way = prepared(self._way)
+            show = partial(self._draw, thumbnail_of(self._image))
+        except SpecchatError as error:
+            show = partial(self.say, in_one_line(str(error)))
+        except Exception as error:  # noqa: BLE001  # the thread goes on with the next one
+            show = partial(self.say, in_one_line(log_internal_error(error)))
         with suppress(RuntimeError):  # the chat has ended
-            if not self.is_attached:
-                return
-            try:
-                prepare(self._way)
-                found = thumbnail_of(self._image)
-            except Exception as error:  # noqa: BLE001  # the next one is shown all the same
-                self.call_later(self.say, in_one_line(str(error) or type(error).__name__))
-            else:
-                self.call_later(self._draw, found)
+            self.call_later(show)
 
     async def _draw(self, found: "Thumbnail") -> None:
         self.say(shown_text(self._image, found.width, found.height))

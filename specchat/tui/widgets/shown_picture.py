@@ -38,10 +38,17 @@ def way_of(chosen: str, environment: Mapping[str, str], *, has_colours: bool) ->
     return BLOCKS
 
 
-def prepare(way: Way) -> None:
-    """Import what shows pictures in this way, which takes a moment; in a thread."""
+def prepared(way: Way) -> Way:
+    """Import what shows pictures in this way, which takes a moment; in a thread.
+
+    Returns blocks in its place if textual-image is not the version that it is written for.
+    """
     if way not in {BLOCKS, NONE}:
-        protocol_widgets()
+        try:
+            protocol_widgets()
+        except (ImportError, AttributeError):  # it has no other way to be kept from asking
+            return BLOCKS
+    return way
 
 
 def picture_widget(picture: Picture, way: Way, room: int) -> Widget:
