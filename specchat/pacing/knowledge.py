@@ -107,8 +107,12 @@ class Knowledge:
         shared = Knowledge()
         shared.longest, shared.target, shared.split = self.longest, self.target, self.split
         shared.drafts_blocks, shared.reads_accepted = self.drafts_blocks, self.reads_accepted
-        alone = None if always_pads else self.verifying
-        shared.verifying = SharedSeconds(self.target.seconds, lambda: self.target.is_known, alone)
+        shared.verifying = SharedSeconds(
+            self.target.seconds,
+            lambda: self.target.is_known,
+            self.verifying,
+            always_pads=always_pads,
+        )
         shared.credits, shared._costs = self.credits, self._costs  # the same class
         shared._drafts, shared._calibrations = self._drafts, self._calibrations
         return shared

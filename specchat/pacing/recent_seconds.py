@@ -78,8 +78,7 @@ class RecentSeconds:
 
     def _learn(self, size: int, depth: int, seconds: float) -> None:
         ratio, place = seconds / self._nominal(size, depth), (bucket_of(depth), size)
-        is_single = size <= self.num_sharing
-        if is_single or not self._levels or self._is_measured():
+        if size <= 1 or not self._levels or self._is_measured():
             self._levels.append(ratio / self._bias(place))
             self._speed = median(self._levels)
         ratios = self._ratios.setdefault(place, deque(maxlen=NUM_RECENT))
@@ -129,7 +128,7 @@ class RecentSeconds:
         nearest = min(
             ((abs(tried - size), abs(other - bucket), bias)
              for (other, tried), bias in self._biases.items()
-             if (tried > self.num_sharing) == (size > self.num_sharing)),
+             if (tried > 1) == (size > 1)),
             default=(0, 0, 1.0),
         )  # fmt: skip
         return nearest[-1]
@@ -146,16 +145,39 @@ class SharedSeconds(RecentSeconds):
     """
 
     def __init__(
-        self, nominal: Seconds, is_measured: Callable[[], bool], alone: RecentSeconds | None
+        self,
+        nominal: Seconds,
+        is_measured: Callable[[], bool],
+        alone: RecentSeconds,
+        *,
+        always_pads: bool,
     ) -> None:
         """Begin with an answer that shares with none, so far.
 
-        `alone` has what passes took that an answer had for itself, None where none is made for a
-        draft.
+        `alone` has what passes took that an answer had for itself; where passes are always padded,
+        no draft is given one.
         """
         self._share_drafting = 1.0  # of the answers, where one does
-        self._alone = alone
+        self._always_pads = always_pads
+        self._by_number = {1: alone}  # texts cost a cache each: what holds of few says little
         super().__init__(nominal, is_measured)
+
+    @property
+    def _whole(self) -> RecentSeconds:
+        """What whole passes of as many answers as share them now took, by the tokens of each."""
+        count = self.num_sharing
+        if count not in self._by_number:
+
+            def nominal(size: int, depth: int) -> float:
+                return self._nominal(max(size, 1) * count, depth)
+
+            self._by_number[count] = RecentSeconds(nominal, self._is_measured)
+        return self._by_number[count]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether these are seconds, not only a shape."""
+        return self._whole.is_known
 
     def rows(self, size: int) -> int:
         """Return the tokens of a pass of this size, those of all answers."""
@@ -163,9 +185,7 @@ class SharedSeconds(RecentSeconds):
 
     def share_among(self, count: int) -> None:
         """Note how many answers share the passes from now on; as many of them draft as before."""
-        if count != self.num_sharing:
-            self._catch_up()
-            self.num_sharing = count
+        self.num_sharing = count
 
     def begin_answer(self) -> None:
         """Expect that all will draft: they may, once each has seen that it pays."""
@@ -179,11 +199,11 @@ class SharedSeconds(RecentSeconds):
 
     def observe(self, size: int, depth: int, seconds: float) -> None:
         """Update with an answer's share of the time that a pass took."""
-        super().observe(self.rows(size), depth, seconds * self.num_sharing)
+        self._whole.observe(size, depth, seconds * self.num_sharing)
 
     def expected(self, size: int, depth: int) -> float:
         """Return an answer's share of the time that a pass takes now."""
-        return super().expected(self.rows(size), depth) / self.num_sharing
+        return self._whole.expected(size, depth) / self.num_sharing
 
     def seconds(self, size: int, depth: int) -> float:
         """Return what one of this size is charged with."""
@@ -193,10 +213,11 @@ class SharedSeconds(RecentSeconds):
         plain = self.expected(1, depth)
         num_drafting = max(1.0, self._share_drafting * self.num_sharing)
         added = (expected - plain) * self.num_sharing / num_drafting
-        if self._alone and self._is_measured():
+        if self._is_measured() and not self._always_pads:
+            alone = self._by_number[1]
             # a share that takes longer than a pass alone did shows a machine that has become slower
-            slower = max(1.0, plain / self._alone.expected(1, depth))
-            added = min(added, self._alone.expected(size - 1, depth) * slower)
+            slower = max(1.0, plain / alone.expected(1, depth))
+            added = min(added, alone.expected(size - 1, depth) * slower)
         return plain + added
 
 

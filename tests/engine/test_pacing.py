@@ -480,7 +480,8 @@ def test_each_answer_learns_by_itself_how_many_draft(tiny: WriteModel) -> None:
         few = charged()
         assert few > hopeful
         apart = engine.pacing.knowledge.verifying
-        expected = SharedSeconds(own._knowledge.target.seconds, lambda: True, apart)
+        seconds = own._knowledge.target.seconds
+        expected = SharedSeconds(seconds, lambda: True, apart, always_pads=False)
         expected.share_among(4)
         for _ in range(4):
             expected.note_drafting(1)
@@ -508,6 +509,23 @@ def test_how_many_draft_is_known_while_others_come_and_go(tiny: WriteModel) -> N
 
 
 STEEP = {length: 0.01 * length for length in (1, 4, 16, 64)}
+
+
+def test_passes_of_four_texts_say_nothing_of_those_of_two() -> None:
+    """Nor of one: each text has a cache of its own, which no measured pass shows."""
+    knowledge = Knowledge()
+    knowledge.target.begin_with(STEEP)
+    fresh, other = (knowledge.shared(always_pads=False).verifying for _ in range(2))
+    other.share_among(4)
+    for size in (1, 2, 4) * 10:
+        other.observe(size, 10, 0.03 * size)
+    for verifying in (fresh, other):
+        verifying.share_among(2)
+        for _ in range(10):
+            verifying.observe(1, 10, 0.02)
+    for size in (1, 2, 4):
+        assert other.seconds(size, 10) == pytest.approx(fresh.seconds(size, 10))
+    assert knowledge.verifying.seconds(1, 10) == pytest.approx(0.01, rel=0.05)
 
 
 @pytest.mark.parametrize(("always_pads", "added"), [(False, 0.03), (True, 0.12)])
