@@ -75,6 +75,28 @@ def test_a_deletion_of_which_half_failed_can_be_undone(
     assert texts(chat) == ["Question"]
 
 
+@pytest.mark.parametrize("failing_write", ["change", "delete_messages"])
+def test_a_summary_or_version_that_cannot_be_taken_away_stays_whole(
+    chat: Conversations, monkeypatch: pytest.MonkeyPatch, failing_write: str
+) -> None:
+    """The next attempt takes it away: what is on the screen is there until then."""
+    changes = changes_of(chat)
+    question = chat.branch[0].id
+    summary = changes.ask_for_summary("Summarise").id
+    version = chat.answer(summary).id
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, failing_write, failing(StoreBusy("another program is writing")))
+        with pytest.raises(StoreBusy):
+            chat.withdraw(version, question)
+        with pytest.raises(StoreBusy):
+            changes.undo()
+    assert [each.id for each in chat.branch] == [question, summary, version]
+    chat.withdraw(version, summary)
+    assert changes.undo()
+    assert texts(chat) == ["Question"]
+    assert list(chat.store.tree(chat.stored_number())) == [question]
+
+
 def test_options_that_were_changed_since_leave_nothing_to_undo(chat: Conversations) -> None:
     """Which is said, if nothing was changed before them."""
     options = options_of(chat)

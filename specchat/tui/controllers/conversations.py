@@ -193,11 +193,15 @@ class Conversations:
         self.finish(state, AnswerParts.of(state), state.finish or "", figures)
         return figures
 
-    def withdraw(self, answer: int, leaf: int) -> None:
-        """Remove an answer that says nothing, and switch to the branch of another leaf."""
-        self.store.delete_messages([answer])
-        self.tree.remove(answer)
-        self.set_leaf(leaf)
+    def withdraw(self, message: int, leaf: int | None) -> None:
+        """Remove a message and what follows it, and switch to the branch of another leaf.
+
+        Nothing changes here on StoreFailed.
+        """
+        self.store.change(self.stored_number(), leaf=leaf)
+        self.store.delete_messages(self.tree.below(message))
+        self.tree.remove(message)
+        self.leaf = leaf
 
     def turn_to(self, message: int, step: int) -> int | None:
         """Switch to another version of a message and return it; None if there is none."""

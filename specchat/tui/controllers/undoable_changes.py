@@ -48,9 +48,7 @@ class UndoableChanges:
             if len(chat.tree.below(question.id)) > 2:
                 self._set_mark(question.id, "")
                 return
-            chat.store.delete_messages(chat.tree.below(question.id))
-            chat.tree.remove(question.id)
-            chat.set_leaf(before)
+            chat.withdraw(question.id, before)
 
         self._undo.append(restore)
         return question
