@@ -254,7 +254,7 @@ def _add_measuring(commands: Commands) -> None:
     _add(bench, "--spec-bench", help_text, type=Path, metavar="FILE")
     help_text = "with --spec-bench: a sample of N prompts, evenly over its tasks"
     _add_count(bench, "--limit", None, help_text)
-    _add(bench, "--plot", "draw a chart: .svg or .png", type=Path, metavar="FILE")
+    _add(bench, "--plot", "draw a chart as .svg", type=Path, metavar="FILE")
     _add(bench, "--save", f"then race each pair and save a card: {CARD}", metavar="FILE")
     options = (*ANSWERED, *PROMPT, *NETWORK)
     help_text = "play plain and speculative decoding of one prompt side by side"

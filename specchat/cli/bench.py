@@ -1,8 +1,6 @@
 """`specchat bench`: plain and speculative decoding side by side, on this machine and pair."""
 
 import argparse
-import shutil
-import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -100,13 +98,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _outputs(arguments: argparse.Namespace, *, has_many: bool) -> tuple[Path | None, Path | None]:
     """Return the paths of the card and of the plot. Raises InvalidOption, before any loading."""
     card = card_path(arguments.save) if arguments.save else None
-    plot = output_path(arguments.plot, (".svg", ".png")) if arguments.plot else None
+    plot = output_path(arguments.plot, (".svg",)) if arguments.plot else None
     if card and is_connected(arguments):
         raise InvalidOption("--save races pairs on this machine: leave it or --connect out")
     if plot and has_many:
         raise InvalidOption("--plot draws a single pair: leave the others out, or use --save")
-    if plot and plot.suffix == ".png" and shutil.which("rsvg-convert") is None:
-        raise InvalidOption(f"{plot}: install rsvg-convert for PNG, or name a .svg file")
     return card, plot
 
 
@@ -136,7 +132,7 @@ def _bench(
         report = _Report(answerer.name, engine.facts, arm, results, more)
         print_result(arguments, report.as_record(), list(report.lines()))
         if plot:
-            _write_plot(plot, report.plot())
+            write_export(plot, report.plot(), overwrite=True)
     elif results.is_complete:
         raise SpecchatError("nothing was measured: " + "; ".join(results.skipped))
     else:
@@ -355,14 +351,3 @@ def _figures(rates: Iterable[float], found: Speedup, totals: AnswerTotals) -> tu
         percent(totals.acceptance_rate or 0.0),
         f"{totals.tokens_per_step or 0.0:.2f}",
     )
-
-
-def _write_plot(path: Path, svg: str) -> None:
-    try:
-        if path.suffix == ".svg":
-            path.write_text(svg, "utf-8")
-            return
-        command = ["rsvg-convert", "--zoom", "2", "--output", str(path)]
-        subprocess.run(command, input=svg.encode(), check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise SpecchatError(f"cannot write {path}: {error}") from None

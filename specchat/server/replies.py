@@ -74,11 +74,9 @@ class EventStream:
         self,
         events: AsyncGenerator[bytes, None],
         failed: Callable[[ApiError], bytes] | None = None,
-        headers: Mapping[str, str] | None = None,
     ) -> None:
         """Stream what `events` yields."""
         self._events, self._failed = events, failed
-        self._headers = [(name.encode(), text.encode()) for name, text in (headers or {}).items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events until they end or the client is gone."""
@@ -90,7 +88,7 @@ class EventStream:
             try:
                 async for part in events:
                     if not has_begun:
-                        await send(_start(200, [*STREAM_HEADERS, *self._headers]))
+                        await send(_start(200, STREAM_HEADERS))
                         has_begun = True
                     await send(_part(part))
             except Exception as raised:  # noqa: BLE001  # the client must receive every error
@@ -106,19 +104,18 @@ class EventStream:
 class Whole:
     """A reply of one JSON object that takes time to make."""
 
-    def __init__(
-        self, make: Callable[[], Awaitable[Any]], headers: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, make: Callable[[], Awaitable[Any]]) -> None:
         """Reply with what `make` returns."""
-        self._make, self._headers = make, headers or {}
+        self._make = make
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the object once it is made, unless the client is gone before."""
         await _until_gone(receive, lambda: self._send(scope, send))
 
     async def _send(self, scope: Scope, send: Send) -> None:
-        shape, status, extra = body_for(scope["path"]), 200, self._headers
+        shape, status = body_for(scope["path"]), 200
         has_begun, body = False, None
+        extra: Mapping[str, str] = {}
 
         async def keep_alive() -> None:
             nonlocal has_begun

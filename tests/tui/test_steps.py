@@ -22,7 +22,6 @@ from specchat.tui.texts.step_tokens import (
     OWN,
     fate,
     index_in_answer,
-    marked_tokens,
     tokens_of,
 )
 from specchat.tui.texts.step_tokens import FORCED as MARK_FORCED
@@ -203,7 +202,7 @@ def test_what_a_step_did_is_said_in_a_sentence(step: Chunk, words: str) -> None:
 
 def test_what_a_grammar_forces_is_told_from_what_was_drafted() -> None:
     """Within a draft and behind it; what a token is replaced by has that one's place."""
-    marks = [(mark, text) for mark, text, _ in marked_tokens(FORCED)]
+    marks = [(each.mark, each.text) for each in tokens_of(FORCED)]
     assert marks == [
         (KEPT, "a"), (MARK_FORCED, "b"), (DROPPED, "no"), (OWN, "c"), (MARK_FORCED, "d"),
         (MARK_FORCED, "e"),

@@ -44,11 +44,6 @@ def tokens_of(step: Chunk) -> list[StepToken]:
     return _of_tree(step) if step.tree else _of_chain(step)
 
 
-def marked_tokens(step: Chunk) -> list[tuple[str, str, str]]:
-    """Return the mark, text and origin of each token."""
-    return [each[:3] for each in tokens_of(step)]
-
-
 def index_in_answer(step: Chunk, chip: int) -> int:
     """Return the index among a step's tokens of the one at a chip, or of the one in its place.
 
