@@ -213,7 +213,7 @@ class LocalEngine(Engine):
     ) -> list[tuple[Alternative, ...]]:
         """Return the likely tokens in the place of each of these, or of some from `first` on."""
         self._require_idle()
-        require_known(self.model.vocabulary, tokens)
+        require_known(self.model.vocabulary, tokens, "tokens")
         if len(tokens) > self.context.capacity:
             raise too_long(len(tokens), self.context.capacity)
         self._abort.clear()

@@ -56,7 +56,7 @@ class Preparation:
         """
         begun = _begun_tokens(self._model.vocabulary, request.begun)
         if request.replay:
-            require_known(self._model.vocabulary, request.replay.tokens)
+            require_known(self._model.vocabulary, request.replay.tokens, "replay")
         require_marks(request)
         text = self._text(request, len(begun))
         if text.images and text.tokens[-1] < 0 and not begun:
@@ -135,7 +135,7 @@ class Preparation:
 
     def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
         """Return the text of each token. Raises InvalidOption for an unknown one."""
-        require_known(self._model.vocabulary, tokens)
+        require_known(self._model.vocabulary, tokens, "tokens")
         return [self._model.vocabulary.named_piece(token) for token in tokens]
 
     def size(self, request: ChatRequest, count_kept: Callable[[list[int]], int]) -> PromptSize:
@@ -198,7 +198,7 @@ class Preparation:
         """
         vocabulary = self._model.vocabulary
         if not isinstance(prompt, str):
-            require_known(vocabulary, prompt)
+            require_known(vocabulary, prompt, "prompt")
             return PromptText(list(prompt))
         self._room.require(prompt)
         first = next(parted(prompt, images))
@@ -244,12 +244,12 @@ class Preparation:
         return vocabulary.tokenize_more(answer, parse_special=False) if answer else ()
 
 
-def require_known(vocabulary: Vocabulary, tokens: Sequence[int]) -> None:
+def require_known(vocabulary: Vocabulary, tokens: Sequence[int], name: str) -> None:
     """Raise InvalidOption for a token id that the vocabulary does not have."""
     unknown = [token for token in tokens if not 0 <= token < vocabulary.size]
     if unknown:
         raise InvalidOption(
-            f"token {unknown[0]} is not in the vocabulary (0 to {vocabulary.size - 1})"
+            f"{name}: token {unknown[0]} is not in the vocabulary (0 to {vocabulary.size - 1})"
         )
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from specchat.decoding.request import SHORTER_OR_LARGER
@@ -16,6 +16,7 @@ from specchat.errors import (
 )
 from specchat.formats.template import ADVICE as TEMPLATE_ADVICE
 from specchat.images.picture import INSTALL_PILLOW
+from specchat.requests.answer_request import ChatRequest, GenerateRequest
 from specchat.sharing.tickets import QueueFull
 
 RETRY_AFTER_SECONDS = 5
@@ -39,7 +40,13 @@ FOR_CALLERS = {
     f"run `{INSTALL_PILLOW}`": "it is to be installed where the server runs",
 }
 """What a caller of an API can do, for what a user of the commands can."""
-ARTICLES = frozenset({"the", "a", "an", "there", "this"})
+FIELDS = frozenset(
+    {
+        *(each.name for request in (ChatRequest, GenerateRequest) for each in fields(request)),
+        *("chat_template_kwargs", "tokens"),
+    }
+)
+"""What errors of the engine begin with if they are of a field."""
 OPENAI_TYPES = {
     UNAUTHORIZED: "authentication_error",
     BUSY: "server_error",
@@ -99,7 +106,7 @@ def _for_callers(text: str) -> str:
 def _field_in(text: str) -> str | None:
     """Return the field that an error begins with; None if it begins with other words."""
     first = text.partition(" ")[0].strip(":")
-    return None if first in ARTICLES or not first else first
+    return first if first in FIELDS else None
 
 
 def _too_long(error: ContextFull) -> str:

@@ -11,6 +11,7 @@ from specchat.requests.answer_request import ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.api_reply import asked_by, prompt_tokens, reply_to
 from specchat.server.asked_structure import structure_of_format
+from specchat.server.asked_tools import FUNCTION
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, ConversationFields
 from specchat.server.message_content import content_of, text_of
@@ -163,8 +164,9 @@ def _as_error(content: Any) -> Any:
 
 def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a tool as the chat API has it; those of Anthropic's own types are skipped there."""
-    if tool.get("type") not in ("custom", None):
-        return {"type": tool["type"]}
+    kind = tool.get("type")
+    if kind not in ("custom", None):
+        return {"type": "OpenAI's function" if kind == FUNCTION else kind}
     function = {
         "name": tool.get("name"),
         "description": tool.get("description"),

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from server.conftest import Running
+from specchat.errors import InvalidOption
 from specchat.options.declarations import LONGEST_DRAFT
+from specchat.server.api_errors import of_exception
 from specchat.server.bodies import DEEPEST, MOST_VALUES
 from specchat.server.json_text import AT_ONCE, extent_of
 from tables import table
@@ -102,3 +104,22 @@ def test_deep_nesting_is_refused_before_anything_reads_it(
         "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
     )
     assert reply.status_code == (200 if levels < DEEPEST else 400), reply.text
+
+
+@table(
+    ("text", "param"),
+    [
+        ("temperature must be 0 to 2, not 3", "temperature"),
+        ("messages: each message needs a role", "messages"),
+        ("tokens: token -1 is not in the vocabulary (0 to 9)", "tokens"),
+        ("token -1 is not in the vocabulary (0 to 9)", None),
+        ("text must follow the image: the answer continues it", None),
+        ("structured output needs a model with a tokenizer", None),
+        ("another model wrote the beginning of this answer", None),
+        ("unknown option colour", None),
+        ("", None),
+    ],
+)
+def test_only_a_field_is_named_as_the_one_at_fault(text: str, param: str | None) -> None:
+    """Not the first word of a sentence."""
+    assert of_exception(InvalidOption(text)).param == param

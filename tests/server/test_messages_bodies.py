@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from specchat.server.api_errors import ApiError
+from specchat.server.asked_tools import asked_tools, notices_of_tools
 from specchat.server.chat_body import ChatBody
 from specchat.server.messages_api import MessagesBody, to_chat
 from specchat.server.sent_fields import with_own_names
@@ -162,10 +163,14 @@ def test_tools_have_the_form_of_the_chat_api() -> None:
     schema = {"type": "object", "properties": {}}
     tool = {"name": "look", "description": "Look.", "input_schema": schema, **CACHED}
 
-    found = chat_of(tools=[tool, {"type": "bash_20250124", "name": "bash"}]).tools
+    of_openai = {"type": "function", "function": {"name": "look", "parameters": schema}}
+    found = chat_of(tools=[tool, {"type": "bash_20250124", "name": "bash"}, of_openai]).tools
 
     function = {"name": "look", "description": "Look.", "parameters": schema}
-    assert found == [{"type": "function", "function": function}, {"type": "bash_20250124"}]
+    left_out = [{"type": "bash_20250124"}, {"type": "OpenAI's function"}]
+    assert found == [{"type": "function", "function": function}, *left_out]
+    assert asked_tools(found, None).tools == found[:1]
+    assert notices_of_tools(found)[1] == 'tools of type "OpenAI\'s function" are left out'
 
 
 @table(

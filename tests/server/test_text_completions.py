@@ -6,13 +6,15 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
 import httpx2
 import pytest
 
-from server.conftest import LONG, Running, StartServer
+from server.conftest import LONG, SECONDS, Running, StartServer, until
+from server.raw_http import connect
 from specchat import Engine
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled
@@ -159,18 +161,20 @@ def test_scoring_ends_with_the_server_and_with_its_client(
 
     monkeypatch.setattr(LocalEngine, "score", endless)
     body = {"prompt": TEXT, "max_tokens": 0, "echo": True, "logprobs": 1}
-    with pytest.raises(httpx2.TimeoutException):
-        running.client.post("/v1/completions", json=body, timeout=2)
-    assert is_over.wait(60)
+    data = json.dumps(body).encode()
+    head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with closing(connect(running.address)) as leaving:
+        leaving.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        until(lambda: calls, "the first part")
+    assert is_over.wait(SECONDS)
     replies = list[httpx2.Response]()
     asking = threading.Thread(
         target=lambda: replies.append(running.client.post("/v1/completions", json=body))
     )
     asking.start()
-    while len(calls) < 2:
-        time.sleep(0.01)
+    until(lambda: len(calls) == 2, "the first part of the other")
     running.end()
-    asking.join(60)
+    asking.join(SECONDS)
     assert (replies[0].status_code, replies[0].json()["error"]["code"]) == (503, "shutting_down")
 
 
@@ -181,7 +185,8 @@ def test_scoring_ends_with_the_server_and_with_its_client(
         ({"prompt": []}, "prompt"),
         ({"prompt": [[]]}, "prompt"),
         ({"prompt": [1, "a"]}, "prompt"),
-        ({"prompt": [10**9]}, "token"),
+        ({"prompt": [10**9]}, "prompt"),
+        ({"prompt": [-1]}, "prompt"),
         ({"prompt": "x", "best_of": 3}, "best_of"),
         ({"prompt": "x " * 5000}, "prompt"),
     ],
@@ -217,7 +222,8 @@ def test_tokens_and_texts_are_translated(demo_server: Running) -> None:
         ("/detokenize", {"tokens": [-1]}),
         ("/detokenize", {"tokens": "x"}),
     ):
-        assert demo_server.client.post(path, json=body).status_code == 400
+        reply = demo_server.client.post(path, json=body)
+        assert (reply.status_code, reply.json()["error"]["param"]) == (400, *(body or {"content"}))
     assert demo_server.client.post("/tokenize", json={"content": ""}).json()["tokens"] == []
 
 
