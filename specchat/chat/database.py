@@ -123,6 +123,7 @@ class Database:
         self.notice = ""
         self._path = path
         self._damage: Exception | None = None
+        self._is_open = False
         self._busy_timeout = busy_timeout
         try:
             self._open()
@@ -145,7 +146,8 @@ class Database:
     def set_busy_timeout(self, seconds: float = BUSY_TIMEOUT) -> None:
         """Set how long to wait from now on while another program writes."""
         self._busy_timeout = seconds
-        self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
+        if self._is_open:
+            self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -207,7 +209,29 @@ class Database:
                 if not _is_busy(error) or monotonic() > deadline:
                     raise
             sleep(RETRY_SECONDS)
+        self._is_open = True
         self.set_busy_timeout(self._busy_timeout)
+
+    def _reopen(self, path: Path) -> None:
+        """Open the file, or that with its readable rows; if this fails, the next use tries again.
+
+        The numbers of another file's rows say nothing in this one, nor may it be written.
+        """
+        self._is_open = False
+        self._connection.close()
+        found = _identity(path)
+        if found != self._identity and (
+            found is None or all(_identity(each) != self._identity for each in _set_aside(path))
+        ):
+            raise StoreFailed(
+                f"{path} was moved, deleted or replaced while specchat used it: start specchat"
+                " again"
+            )
+        try:
+            self._open()
+        except (OSError, *UNREADABLE) as error:
+            self.note_damage(error)
+            raise self._unusable(error) from None
 
     def _connect(self) -> None:
         where = str(self._path) if self._path else ":memory:"
@@ -255,27 +279,19 @@ class Database:
     def _require_whole(self) -> None:
         if damage := self._damage:
             raise self._failed(damage)
-        if self._path is None or _identity(self._path) == self._identity:
-            return
-        if all(_identity(path) != self._identity for path in _set_aside(self._path)):
-            # the numbers of another file's rows say nothing in this one, nor may it be written
-            raise StoreFailed(
-                f"{self._path} was moved, deleted or replaced while specchat used it: start"
-                " specchat again"
-            )
-        self._connection.close()  # another program recovered it
-        try:
-            self._open()
-        except (OSError, *UNREADABLE) as error:
-            raise self._failed(error) from None
+        if self._path and not (self._is_open and _identity(self._path) == self._identity):
+            self._reopen(self._path)
 
     def _failed(self, error: Exception) -> StoreFailed:
+        if self._recovers_from(error):
+            return StoreBusy(f"{self.notice or 'another program recovered the history'}: try again")
+        return self._unusable(error)
+
+    def _unusable(self, error: Exception) -> StoreFailed:
         if _is_busy(error):
             return StoreBusy("another program is writing to the history: try again")
         if isinstance(error, sqlite3.IntegrityError):
             return StoreFailed("another program deleted this conversation: start a new one")
-        if self._recovers_from(error):
-            return StoreBusy(f"{self.notice}: try again")
         reason = error.strerror if isinstance(error, OSError) else error
         return StoreFailed(
             f"cannot store conversations in {self._path} ({reason}): check the disk and the file's"
@@ -286,7 +302,8 @@ class Database:
         """If it is damage, replace the file by one with its readable rows; else return False."""
         if self._path is None or not _is_damage(error, *also):
             return False
-        self._damage = None
+        self._damage = error
+        self._is_open = False
         self._connection.close()
         if self._identity == _identity(self._path):  # else another program recovered it
             try:
@@ -296,7 +313,8 @@ class Database:
                     f"{self._path} is damaged, and its readable part cannot be copied"
                     f" ({failure}): free some space there, or use --no-history"
                 ) from None
-        self._open()
+        self._damage = None
+        self._reopen(self._path)
         return True
 
 

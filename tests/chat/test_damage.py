@@ -12,7 +12,9 @@ from typing import TypeVar
 
 import pytest
 
+from specchat.chat import database as database_module
 from specchat.chat.conversation import Role
+from specchat.chat.database import Database
 from specchat.chat.message_search import search_messages
 from specchat.chat.preset import Preset
 from specchat.chat.store import Store
@@ -197,6 +199,70 @@ def test_a_recovered_file_gives_no_numbers_again(path: Path, lost: str) -> None:
         assert begun > number
         assert other.id > answer.id
         assert second.rows("SELECT count(*) FROM used", ()) == [(1,)]
+
+
+def refuse(*_: object) -> None:
+    """Fail as a file does that cannot be opened, for example for want of descriptors."""
+    error = sqlite3.OperationalError("unable to open database file")
+    error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+    raise error
+
+
+@pytest.mark.parametrize("failing", ["recover", "Database._connect"])
+def test_a_recovery_that_fails_is_tried_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """Once there is space or whatever lacked, the next use succeeds."""
+    with Store(path) as store:
+        store.note_damage(damage())
+        with monkeypatch.context() as patch:
+            if failing == "recover":
+                patch.setattr(database_module, "recover", refuse)
+            else:
+                whole = database_module.recover
+
+                def recovered(*paths: Path) -> tuple[int, int]:
+                    patch.setattr(Database, "_connect", refuse)
+                    return whole(*paths)
+
+                patch.setattr(database_module, "recover", recovered)
+            for _ in range(2):
+                with pytest.raises(StoreFailed, match="unable to open") as raised:
+                    messages_of(store)
+                assert not isinstance(raised.value, StoreBusy)
+                store.set_busy_timeout(1.0)
+        assert trying_twice(partial(messages_of, store)) == NUM_CONVERSATIONS * NUM_MESSAGES
+        assert "recovered" in store.notice
+        assert len(list(path.parent.glob("*.damaged-*.db"))) == 1
+
+
+def test_what_another_program_recovered_is_opened_once_it_can_be(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A use that fails leaves that to the next one."""
+    with Store(path) as first, Store(path) as second:
+        second.note_damage(damage())
+        trying_twice(partial(messages_of, second))
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "_connect", refuse)
+            with pytest.raises(StoreFailed, match="unable to open"):
+                messages_of(first)
+        assert messages_of(first) == NUM_CONVERSATIONS * NUM_MESSAGES
+        first.add(1, "user", "And on.")
+        assert messages_of(second) == NUM_CONVERSATIONS * NUM_MESSAGES + 1
+
+
+def test_a_damaged_file_that_was_moved_is_not_replaced_by_an_empty_one(path: Path) -> None:
+    """Nor by another one, in which the numbers of its rows say nothing."""
+    with Store(path) as store:
+        path.rename(path.with_name("elsewhere.db"))
+        for _ in range(2):
+            store.note_damage(damage())
+            with pytest.raises(StoreFailed, match="moved, deleted or replaced"):
+                messages_of(store)
+        assert not path.exists()
+        path.with_name("elsewhere.db").rename(path)
+        assert trying_twice(partial(messages_of, store)) == NUM_CONVERSATIONS * NUM_MESSAGES
 
 
 def test_the_recovery_needs_space(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
