@@ -1,6 +1,6 @@
 """One frame of a race as terminal lines.
 
-Drafted tokens are chips, shaded by step; the target's own are text, with the colours of code.
+Drafted tokens are chips, shaded by step; the target's own are text.
 """
 
 import os
@@ -12,7 +12,6 @@ from typing import NamedTuple, TypeAlias
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
-from specchat.bench.code_colours import code_colours
 from specchat.bench.race_record import Lane, Race, RaceStep
 from specchat.drafter_registry import TARGET, TokenOrigin, origin, origins
 from specchat.safe_text import harmless, in_one_line
@@ -57,8 +56,6 @@ class Chip(NamedTuple):
     text: str
     origin: str
     step: int
-    start: int
-    """Its offset in the lane's drawable text."""
 
     @property
     def shade(self) -> str:
@@ -82,7 +79,7 @@ def _laid_out(steps: Sequence[RaceStep], width: int) -> tuple[Chip, ...]:
 
 
 def _wrapped(steps: Sequence[RaceStep], width: int) -> Iterator[Chip]:
-    row = column = start = 0
+    row = column = 0
     for number, step in enumerate(steps):
         for text, name in zip(step.texts, step.origins, strict=True):
             for part in LINE_PARTS.findall(drawable(text)):
@@ -90,9 +87,8 @@ def _wrapped(steps: Sequence[RaceStep], width: int) -> Iterator[Chip]:
                     cells = cell_len(piece)
                     if column + cells > width:
                         row, column = row + 1, 0
-                    yield Chip(row, column, cells, piece, name, number, start)
+                    yield Chip(row, column, cells, piece, name, number)
                     column += cells
-                    start += len(piece)
                 if part.endswith("\n"):
                     row, column = row + 1, 0
 
@@ -204,7 +200,6 @@ def chip_lines(
     """Return the last `rows` lines of an answer's first steps, drafted tokens as chips."""
     lines: dict[int, Text] = {}
     steps = lane.steps[:num_steps]
-    code = code_colours("".join(drawable(text) for step in steps for text in step.texts))
     drawn = [chip for chip in chips(lane, width) if chip.step < len(steps)]
     last = drawn[-1].row if drawn else 0
     first = max(0, last - rows + 1)
@@ -213,21 +208,12 @@ def chip_lines(
             continue
         line = lines.setdefault(chip.row, Text())
         if chip.origin == TARGET.name:
-            line.append(_own_text(chip, code))
+            line.append(chip.text)
             continue
         mark = origin(chip.origin).mark if os.environ.get("NO_COLOR") else ""
         shade = shades(origin(chip.origin), colours)[chip.step % 2]
         line.append(chip.text, f"{INK} on {shade} {mark}")
     return [lines.get(row, Text()) for row in range(first, first + rows)]
-
-
-def _own_text(chip: Chip, code: Sequence[str]) -> Text:
-    """Return a token of the target's own, in the colours of code."""
-    drawn = Text(chip.text)
-    for index, style in enumerate(code[chip.start : chip.start + len(chip.text)]):
-        if style:
-            drawn.stylize(style, index, index + 1)
-    return drawn
 
 
 def _joined(lines: Sequence[Text], width: int) -> Text:

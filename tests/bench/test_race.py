@@ -229,19 +229,15 @@ def test_the_result_stands_at_the_top_in_its_colour() -> None:
 
 
 def test_only_drafted_tokens_are_chips() -> None:
-    """The target's own are text, in the colours of code where they are code."""
-    words = ("```python\n", "def", " twice", "():\n", "    return 'a'  # b\n", "```\n", "def")
-    origins = ("target", "target", "suffix", "target", "target", "target", "target")
+    """The target's own are text."""
+    words = ("```python\n", "def", " twice", "():\n")
+    origins = ("target", "target", "suffix", "target")
     step = RaceStep(1.0, words, origins)
     lines = chip_lines(race_of(speculative=[step]).speculative, 40, 9)
     spans = [(line.plain, each) for line in lines for each in line.spans]
     drawn = [(text[each.start : each.end], str(each.style)) for text, each in spans]
-    assert [text for text, style in drawn if " on " in style] == [" twice"]
-    for part, style in (("def", "cyan"), ("return", "cyan"), ("'a'", "yellow")):
-        assert "".join(text for text, kind in drawn if kind == style).count(part) == 1
-    after = next(line for line in reversed(lines) if line.plain)
-    assert after.plain == "def"
-    assert not after.spans
+    assert [text for text, _ in drawn] == [" twice"]
+    assert " on " in drawn[0][1]
 
 
 def test_chips_stay_where_they_are() -> None:
