@@ -11,6 +11,8 @@ import pytest
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
+from specchat.chat.stored_steps import StoredSteps
+from specchat.decoding.chunk import Chunk
 from specchat.errors import StoreBusy, StoreFailed
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.conversations import Conversations
@@ -258,7 +260,7 @@ async def test_an_answer_stays_where_no_other_can_be_begun(tmp_path: Path) -> No
 def test_an_answer_that_waits_to_be_written_is_there_when_its_conversation_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would be empty, and what is then kept of it would replace its text."""
+    """Else it would be empty, and what is then kept of it would replace its text and its steps."""
     write, is_full = Store.write, True
 
     def write_if_possible(*given: Any, **more: Any) -> None:
@@ -272,7 +274,8 @@ def test_an_answer_that_waits_to_be_written_is_there_when_its_conversation_is_op
     answer = conversations.answer(conversations.ask("Question").id)
     number = conversations.number
     assert number is not None
-    conversations.finish(answer, AnswerParts("the whole answer"), "stop", {"steps": 1})
+    steps = StoredSteps("target", (Chunk("the", (1,), ("target",), ("the",)),))
+    conversations.finish(answer, AnswerParts("the whole answer"), "stop", {"steps": 1}, steps)
     conversations.begin()
     conversations.open(number)
     assert conversations.tree[answer.id].text == "the whole answer"
@@ -281,4 +284,6 @@ def test_an_answer_that_waits_to_be_written_is_there_when_its_conversation_is_op
     assert conversations.writes.settle()
     assert not conversations.writes.waiting
     assert store.tree(number)[answer.id].text == "the whole answer"
+    assert store.tree(number)[answer.id].statistics == {"steps": 1, "raced": {}}
+    assert store.steps(answer.id) == steps
     store.close()

@@ -1,8 +1,8 @@
 """Writing answers to the store as they grow, again until that succeeds; no Textual here."""
 
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Mapping
 from time import monotonic
+from typing import Any, NamedTuple
 
 from specchat.chat.conversation import Message
 from specchat.chat.store import Store
@@ -14,6 +14,13 @@ WRITE_INTERVAL = 0.45
 """Seconds between two writes of a growing answer: a crash may lose at most a second of it."""
 
 
+class AnswerWrite(NamedTuple):
+    """The arguments of `Store.write` for an answer, and the answer as it ended, if it has."""
+
+    arguments: Mapping[str, Any]
+    ended: Message | None
+
+
 class AnswerWrites:
     """The answers that are to be written: another program or a full disk may block the store."""
 
@@ -21,8 +28,7 @@ class AnswerWrites:
         """Begin with none."""
         self._store = store
         self._written = 0.0
-        self._pending: dict[int, Callable[[], None]] = {}
-        self._ended: dict[int, Message] = {}
+        self._pending: dict[int, AnswerWrite] = {}
         self._failure: StoreFailed | None = None
         self._known_notice = store.notice
 
@@ -38,36 +44,37 @@ class AnswerWrites:
         if monotonic() - self._written >= WRITE_INTERVAL:
             self._written = monotonic()
             text, pieces = parts.text_so_far
-            self._pending[message] = partial(
-                self._store.write,
-                message,
-                text,
-                reasoning=parts.reasoning,
-                tool_calls=tuple(parts.tool_calls),
+            arguments = {
+                "text": text,
+                "reasoning": parts.reasoning,
+                "tool_calls": tuple(parts.tool_calls),
                 # there are many, so stored only if needed to tell which text follows a call
-                pieces=pieces if parts.tool_calls or parts.open_call else (),
-            )
+                "pieces": pieces if parts.tool_calls or parts.open_call else (),
+            }
+            before = self._pending.get(message)
+            self._pending[message] = AnswerWrite(arguments, before.ended if before else None)
             self.settle()
 
     @property
-    def waiting(self) -> Collection[Message]:
+    def waiting(self) -> list[Message]:
         """The finished answers that could not be written yet, of any conversation."""
-        return self._ended.values()
+        return [each.ended for each in self._pending.values() if each.ended]
 
     def finish(self, message: Message, steps: StoredSteps | None) -> None:
-        """Store a finished answer; without `steps`, those stored stay."""
-        self._ended[message.id] = message
-        self._pending[message.id] = partial(
-            self._store.write,
-            message.id,
-            message.text,
-            reasoning=message.reasoning,
-            tool_calls=message.tool_calls,
-            finish=message.finish,
-            statistics=message.statistics,
-            pieces=message.pieces,
-            steps=steps,
-        )
+        """Store a finished answer; without `steps`, those stay that are stored or to be stored."""
+        before = self._pending.get(message.id)
+        if steps is None and before:
+            steps = before.arguments.get("steps")
+        arguments = {
+            "text": message.text,
+            "reasoning": message.reasoning,
+            "tool_calls": message.tool_calls,
+            "finish": message.finish,
+            "statistics": message.statistics,
+            "pieces": message.pieces,
+            "steps": steps,
+        }
+        self._pending[message.id] = AnswerWrite(arguments, message)
         self.settle()
 
     def settle(self) -> bool:
@@ -75,9 +82,8 @@ class AnswerWrites:
         self._failure = None
         for message, write in list(self._pending.items()):
             try:
-                write()
+                self._store.write(message, **write.arguments)
                 del self._pending[message]
-                self._ended.pop(message, None)
             except StoreFailed as error:
                 self._failure = error
         return not self._pending
