@@ -224,8 +224,8 @@ class Database:
             found is None or all(_identity(each) != self._identity for each in _set_aside(path))
         ):
             raise StoreFailed(
-                f"{path} was moved, deleted or replaced while specchat used it: start specchat"
-                " again"
+                f"{path} was moved, deleted or replaced: move it back, or export this chat and"
+                " start specchat again"
             )
         try:
             self._open()

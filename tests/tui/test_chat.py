@@ -29,6 +29,7 @@ from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
 from tui.driving import agree, ask_twice, say, screen_text, status, type_keys, until
+from tui.test_asking import notes
 
 pytestmark = pytest.mark.anyio
 SIZE = (150, 40)
@@ -577,6 +578,29 @@ async def test_a_conversation_is_exported(tmp_path: Path, monkeypatch: pytest.Mo
         await until(pilot, lambda: exported() == [".html", ".json", ".md"])
     files = [Path(name) for name in os.listdir(tmp_path)]  # noqa: PTH208  # async
     assert all(path.stat().st_mode & 0o077 == 0 for path in files if path.suffix)
+
+
+async def test_a_conversation_whose_history_is_gone_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its notice says: with what was changed since it was stored."""
+    monkeypatch.chdir(tmp_path)
+
+    def exported() -> str:
+        return "".join(path.read_text("utf-8") for path in tmp_path.glob("*.md"))
+
+    path = tmp_path / "history.db"
+    app = chat(Script(["An answer."]), path)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "A question")
+        app.conversations.set_system_prompt("Be brief.")
+        path.rename(tmp_path / "elsewhere.db")
+        await say(pilot, "Another", wait=False)
+        await until(pilot, lambda: "move it back, or export this chat" in notes(app))
+        app.actions.conversations.export("md")
+        await until(pilot, lambda: "An answer." in exported())
+    assert 'title: "A question"' in exported()
+    assert "Be brief." in exported()
 
 
 @pytest.mark.slow

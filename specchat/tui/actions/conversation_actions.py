@@ -107,10 +107,15 @@ class ConversationActions:
     def export(self, form: str) -> None:
         """Write the conversation to a new file in the current folder."""
         chat = self.state.conversations
-        if chat.number is None:
+        if chat.conversation is None:
             self.view.notify("There is nothing to export yet.")
         else:
-            shown = replace(chat.store.conversation(chat.number), leaf=chat.leaf)
+            shown = replace(
+                chat.conversation,
+                leaf=chat.leaf,
+                system_prompt=chat.system_prompt,
+                schema=chat.schema,
+            )
             write = partial(export_file, current_folder(), form, shown, Tree(chat.tree.values()))
             self.view.app.run_worker(self._export(write))
 
