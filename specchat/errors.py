@@ -95,6 +95,10 @@ class EngineFailed(SpecchatError):
     """Raised when llama.cpp fails while decoding, or the engine process dies."""
 
 
+class NotNumbers(EngineFailed):
+    """Raised when a model gives NaN or infinities: its file is damaged, or the build unfit."""
+
+
 class ServerFailed(SpecchatError):
     """Raised when a server that answers for a pair cannot be reached, or fails."""
 

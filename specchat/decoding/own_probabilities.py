@@ -23,7 +23,7 @@ class OwnProbabilities:
         """Return up to `count` likely tokens and this one, with their probabilities, best first.
 
         `row` has the shape (vocabulary,). The probabilities are of the whole vocabulary. Raises
-        EngineFailed for a row of NaN or infinities.
+        NotNumbers for a row of NaN or infinities.
         """
         likely = [other for other, _ in self._sampler.distribution(row, ()).likeliest(count)]
         if token not in likely:

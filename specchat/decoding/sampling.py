@@ -16,7 +16,7 @@ import numpy as np
 
 from specchat.decoding.constraint import Mask
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Ids, Logits
-from specchat.errors import EngineFailed, NothingAllowed
+from specchat.errors import NothingAllowed, NotNumbers
 from specchat.options.declarations import Sampling
 
 UNREACHABLE = 53 * math.log(2.0)
@@ -62,14 +62,14 @@ class Sampler:
 
         `history` holds the tokens before this position, drafted ones included: all of them, or a
         `window` and what follows it. Only tokens that the mask allows have a probability. Raises
-        EngineFailed for a row of NaN or infinities, and NothingAllowed.
+        NotNumbers for a row of NaN or infinities, and NothingAllowed.
         """
         if self._is_adjusting:
             logits = self._adjusted(logits, history)
         best = int(logits.argmax())
         top: float = logits.item(best)
         if not math.isfinite(top):
-            raise EngineFailed(
+            raise NotNumbers(
                 "the model's logits are not numbers (NaN or infinite): the file is damaged or this"
                 " build cannot run it; download the file again, or try --gpu-layers 0"
             )

@@ -18,7 +18,7 @@ from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
 from specchat.drafting.side_branches import SideBranches
 from specchat.drafting.token_map import TokenMap
-from specchat.errors import EngineFailed, NothingAllowed
+from specchat.errors import EngineFailed, NothingAllowed, NotNumbers
 from specchat.options.declarations import Sampling
 
 LONGEST_CATCH_UP = 16
@@ -52,6 +52,7 @@ class DraftModelDrafter(Drafter):
         self._tokens: list[int] = []
         self._num_read = 0  # leading tokens that are in the model's memory
         self._is_ahead = False  # whether drafted tokens of this step follow them there
+        self._is_spoiled = False  # whether the memory has given NaN: masked, it would come back
         self._drafted: list[int] = []
         self._first: Distribution | None = None  # of the token drafted first
         self._sampler = Sampler(Sampling())
@@ -74,6 +75,9 @@ class DraftModelDrafter(Drafter):
         self._draw, self._walk, self._index = task.draw, task.walk, 0
         self._has_branches = task.has_branches
         self._beside = SideBranches(task, self._map, self.origin)
+        if self._is_spoiled:
+            self._model.prefill([])
+            self._is_spoiled = False
         self._num_read = self._model.count_known(self._tokens)
         unread = self._tokens[self._num_read :]
         # an image takes longer than its tokens say: the model's own projector encodes it first
@@ -143,6 +147,9 @@ class DraftModelDrafter(Drafter):
             try:
                 mask = self._walk.mask_after(named)
                 own = self._sampler.distribution(logits, past, self._map.mask(mask))
+            except NotNumbers:
+                self._is_spoiled = True
+                break
             except (EngineFailed, NothingAllowed):  # by the constraint, or of the common tokens
                 break
             distribution = self._map.named(own)

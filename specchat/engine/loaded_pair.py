@@ -1,8 +1,8 @@
 """A pair in memory: its contexts, and the facts about it."""
 
 import platform
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from specchat.drafter_registry import resolve
@@ -14,7 +14,8 @@ from specchat.errors import Cancelled, OutOfMemory
 from specchat.images.text_only import TEXT_ONLY
 from specchat.llama.device_list import list_devices
 from specchat.llama.draft_context import DraftContext
-from specchat.llama.library import AbortFlag
+from specchat.llama.library import AbortFlag, api
+from specchat.llama.memory_snapshot import MemorySnapshot
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
 from specchat.llama.text_memory import TextMemory
@@ -83,6 +84,24 @@ class LoadedPair:
             text.prefill([])
             if draft:
                 draft.prefill([])
+
+    def clear(self, kept: Collection[TextMemory]) -> None:
+        """Forget every text but the `kept` ones, and whatever the memory of the others held.
+
+        Of what is forgotten or masked, llama.cpp still multiplies numbers by zero: NaN would come
+        back in every later answer. It clears a context as a whole, so copies of the others are put
+        back after that, as far as there is room for them.
+        """
+        memories = [(self.context, self.draft_context), *self.beside]
+        copies: list[tuple[DraftContext | TextMemory, MemorySnapshot]] = []
+        with suppress(MemoryError):
+            for text, draft in memories:
+                if text in kept and text.num_evaluated:
+                    copies += [(each, each.snapshot()) for each in (text, draft) if each]
+        self.empty()
+        api.llama_memory_clear(api.llama_get_memory(self.context.handle), True)
+        for each, copy in copies:
+            each.restore(copy)
 
     def _spare(self, ctx: int, abort: AbortFlag, stack: ExitStack) -> "LoadedPair":
         """Return this pair with small contexts in place of its own, otherwise of the same shape."""

@@ -26,7 +26,7 @@ from specchat.engine.parked_memories import ParkedMemories
 from specchat.engine.prompt_scores import scores
 from specchat.engine.running_answer import RunningAnswer
 from specchat.engine.text_place import TextPlace
-from specchat.errors import Cancelled, OutOfMemory, SpecchatError
+from specchat.errors import Cancelled, NotNumbers, OutOfMemory, SpecchatError
 from specchat.gguf.draft_kinds import why_no_head
 from specchat.images.image import Image
 from specchat.llama.joint_passes import JointPasses
@@ -82,6 +82,7 @@ class LocalEngine(Engine):
             self._pair = pair
             texts = [(pair.context, pair.draft_context), *pair.beside]
             self._places = [TextPlace(number, *each) for number, each in enumerate(texts)]
+            self._spoiled: list[TextPlace] = []
             limit = room_for_copies(loading.cache_ram, available_bytes() or 0)
             self.parked = ParkedMemories(pair, self._places, limit, (loading.cache_disk or 0) * MIB)
             facts = _with_format(pair.facts, self.model)
@@ -299,6 +300,8 @@ class LocalEngine(Engine):
                     update = Update(statistics=running[place].statistics)
                 else:
                     update = Update(statistics=running[place].statistics, error=outcome)
+                    if isinstance(outcome, NotNumbers):
+                        self._spoiled.append(running[place].place)
                 self._follow_others(update.statistics)
                 yield numbers[place], update
                 self._require_open()
@@ -314,9 +317,21 @@ class LocalEngine(Engine):
             try:
                 self._waits.begin()
                 yield
+            except NotNumbers:
+                self._spoiled += [answer.place for answer in answers] or self._places[:1]
+                raise
             finally:
                 self._waits.close()
                 self._is_busy = False
+                self._forget_spoiled()
+
+    def _forget_spoiled(self) -> None:
+        """Forget the texts whose memory gave NaN, so that others do not read it."""
+        spoiled, self._spoiled = self._spoiled, []
+        if spoiled and not self._is_closed:
+            self._pair.clear([each.context for each in self._places if each not in spoiled])
+            for place in spoiled:
+                place.close_drafters()
 
     def _follow_others(self, statistics: Statistics) -> None:
         """Give way to other programs, and say so."""

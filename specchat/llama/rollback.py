@@ -304,7 +304,7 @@ def _tried(
             def in_window(length: int, *_: int) -> bool:
                 # the cache holds little more than the window: older tokens may be gone
                 oldest = api.llama_memory_seq_pos_min(memory, sequence)
-                return bool(0 <= oldest <= max(0, positions.at(length) - model.window))
+                return bool(length and 0 <= oldest <= max(0, positions.at(length) - model.window))
 
             return kind("window", in_window)
         return kind("tail", lambda length, *_: length > 0)
