@@ -10,6 +10,7 @@ import pytest
 from foreign_files import write_header
 from local_folders import manifest, put, put_blob, put_in_hub
 from scripts.support.tiny_gguf import write_projector
+from specchat.catalogue.local_models import ModelFolder, find_local_models
 from specchat.catalogue.projectors import is_for, missing_projector, projector_for
 from specchat.hub.listing import ListedFile
 from specchat.hub.references import Reference
@@ -112,6 +113,21 @@ def test_a_repositorys_projector_is_offered_to_its_own_model(
     monkeypatch.setattr("specchat.hub.listing.files_soon", lambda *_: [ListedFile(file, 7)])
     found = missing_projector(Reference("org/tiny", "tiny-4b/tiny-4b-Q4_0.gguf"))
     assert found == ((Reference("org/tiny", file), 7) if is_offered else None)
+
+
+def test_lm_studio_keeps_it_in_the_folder_of_its_model(tmp_path: Path, model: bytes) -> None:
+    """Publishers have folders, and in them each repository has one; it is no model there."""
+    publisher, file = tmp_path / "models/lmstudio-community", "mmproj-model-f16.gguf"
+    target = put(publisher / "tiny-4b-GGUF/tiny-4b-Q4_K_M.gguf", model)
+    put(publisher / "tiny-4b-GGUF/tiny-4b-Q8_0.gguf", model + bytes(32))
+    put(publisher / "other-4b-GGUF/other-4b-Q4_K_M.gguf", model + bytes(64))
+    put(publisher / "other-4b-GGUF" / file, projector_bytes(tmp_path))
+    assert projector_for(target) is None
+    found = put(publisher / "tiny-4b-GGUF" / file, projector_bytes(tmp_path))
+    assert projector_for(target) == found
+    models = find_local_models([ModelFolder("LM Studio", tmp_path / "models")])
+    assert len(models) == 3
+    assert found not in {each.path for each in models}
 
 
 def test_ollama_names_it_in_the_models_manifest(tmp_path: Path, model: bytes) -> None:

@@ -20,6 +20,7 @@ from engine.test_images import (  # noqa: F401  # a fixture
 )
 from engine.test_lossless import _same_numbers_in_every_run, first_tokens, homogeneity
 from image_files import image
+from other_vocabulary import write_copy
 from scripts.support.tiny_gguf import Vocabulary
 from scripts.support.tiny_gguf.projectors import MARKERS
 from specchat import Image
@@ -304,6 +305,41 @@ def test_a_draft_model_reads_images_with_a_projector_of_its_own(
             assert answer(engine, *shown[:2], drafter="suffix", seed=2) == plain
     assert min(rates[2:]) > 0.95
     assert max(rates[:2]) < 0.8
+
+
+@table("family", ["llama", "gemma3", "qwen2vl"])
+def test_a_draft_model_of_another_vocabulary_drafts_after_images(
+    shallow: WriteModel,
+    projector: WriteProjector,  # noqa: F811
+    tmp_path: Path,
+    family: str,
+) -> None:
+    """The text is plain decoding's; drafts are better with a projector of its own than without."""
+    shown = [image(seed, size_for(family)) for seed in range(3)]
+    files: dict[str, Any] = files_of(shallow, projector, family)
+    files["draft"] = tmp_path / "other.gguf"
+    write_copy(files["target"], files["draft"], share=0.05)
+    own = projector(PAIRS[family], gain=1.0001)  # its cells have other ids
+    ways: list[dict[str, Any]] = [
+        {"drafter": "model", "draft_length": 3},
+        {"drafter": "auto"},
+        {"drafter": "model", "draft_length": 3, "draft_tree": 14},
+        {"drafter": "model", "draft_length": 3, "temperature": 0.9, "seed": 3},
+    ]
+    rates = list[float]()
+    for path in (None, own):
+        with loaded(files, draft_projector=path, exact="off") as engine:
+            assert 0.9 < (engine.facts.common_tokens or 0.0) < 1.0
+            for drafting in ways:
+                for images, more in ((shown[:2], ""), (shown[:2], " but"), ([shown[2]], "")):
+                    given = {"more": more, **drafting}
+                    drafted = answer(engine, *images, **given)
+                    if drafting is ways[0]:
+                        rates.append(engine.stats.acceptance_rate)
+                    engine.forget()
+                    assert answer(engine, *images, **{**given, "drafter": "none"}) == drafted
+    without, reading = rates[:3], rates[3:]
+    assert sum(reading) > 1.2 * sum(without) > 0.0
 
 
 def test_the_time_of_images_has_the_draft_models_own(

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from specchat.images.image import Image, parted
 from specchat.images.picture import image_in, picture_of
 from tables import table
 
-RED, WHITE = (255, 0, 0), (255, 255, 255)
+RED, WHITE, BLUE = (255, 0, 0), (255, 255, 255), (0, 0, 255)
 
 
 def pixels_of(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -93,10 +94,13 @@ def test_palettes_and_print_colours_are_converted() -> None:
     assert printed.min() > 240
 
 
-def test_only_the_first_frame_of_an_animation_counts() -> None:
+@table("kind, options", [("GIF", {}), ("PNG", {}), ("WEBP", {"lossless": True})])
+def test_only_the_first_frame_of_an_animation_counts(kind: str, options: dict[str, Any]) -> None:
     """Whatever comes after it."""
-    frames = [Pillow.new("RGB", (4, 4), colour) for colour in (RED, WHITE, WHITE)]
-    data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    frames = [Pillow.new("RGB", (4, 4), colour) for colour in (RED, WHITE, BLUE)]
+    data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options)
+    with Pillow.open(BytesIO(data)) as file:
+        assert getattr(file, "n_frames", 1) == 3
     assert tuple(decoded(data)[0, 0].tolist()) == RED
 
 
