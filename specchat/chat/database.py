@@ -71,6 +71,7 @@ SCHEMA = {
 }
 """The columns of each table; opening a file checks that they can be read and written."""
 
+DELETED = "another program deleted this conversation: start a new one"
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """The exceptions that reading a damaged file raises."""
 ADD_CONVERSATIONS = (
@@ -290,8 +291,8 @@ class Database:
     def _unusable(self, error: Exception) -> StoreFailed:
         if _is_busy(error):
             return StoreBusy("another program is writing to the history: try again")
-        if isinstance(error, sqlite3.IntegrityError):
-            return StoreFailed("another program deleted this conversation: start a new one")
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+            return StoreFailed(DELETED)
         reason = error.strerror if isinstance(error, OSError) else error
         return StoreFailed(
             f"cannot store conversations in {self._path} ({reason}): check the disk and the file's"

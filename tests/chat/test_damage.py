@@ -194,7 +194,8 @@ def test_a_recovered_file_gives_no_numbers_again(path: Path, lost: str) -> None:
         assert "recovered" in second.notice
         begun = second.begin().id
         other = second.add(begun, "assistant", "Another")
-        first.write(answer.id, "The answer", finish="stop")
+        with pytest.raises(StoreFailed):
+            first.write(answer.id, "The answer", finish="stop")
         assert [each.text for each in second.tree(begun).values()] == ["Another"]
         assert begun > number
         assert other.id > answer.id

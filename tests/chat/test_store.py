@@ -492,7 +492,8 @@ def test_numbers_are_not_given_again(path: Path) -> None:
         number = second.begin().id
         other = second.add(number, "assistant", "")
         second.write(other.id, "Another answer", finish="stop")
-        first.write(answer.id, "The answer", finish="stop")
+        with pytest.raises(StoreFailed, match="another program deleted this conversation"):
+            first.write(answer.id, "The answer", finish="stop")
         assert (number, other.id) != (removed, answer.id)
         assert [each.text for each in second.tree(number).values()] == ["Another answer"]
         with pytest.raises(StoreFailed, match="another program deleted this conversation"):
