@@ -72,6 +72,8 @@ SCHEMA = {
 """The columns of each table; opening a file checks that they can be read and written."""
 
 DELETED = "another program deleted this conversation: start a new one"
+MOST_TRIES = 100_000
+"""Ranges of a damaged table that are divided: row numbers may be damaged and far apart, too."""
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """The exceptions that reading a damaged file raises."""
 ADD_CONVERSATIONS = (
@@ -397,11 +399,13 @@ def recover(damaged: Path, fresh: Path) -> tuple[int, int]:
 def _copy(table: str, source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     wanted, found = (_columns(table, each) for each in (target, source))
     columns = ", ".join(wanted & found)
-    reading = f"SELECT {columns} FROM {table} WHERE rowid BETWEEN ? AND ?"  # noqa: S608 -- ours
-    last = _last_row(source, table)
-    # images are large: one at a time is in memory
-    ranges = ((row, row) for row in range(1, last + 1)) if table == "image" else [(1, last)]
-    for row in chain.from_iterable(_readable(source, reading, *each) for each in ranges):
+    reading = "SELECT {} FROM {} WHERE rowid BETWEEN ? AND ?"
+    ranges, tries = [(1, _last_row(source, table))], iter(range(MOST_TRIES))
+    if table == "image":  # they are large: one at a time is in memory
+        numbers = _readable(source, reading.format("rowid", table), *ranges[0], tries)
+        ranges = [(number, number) for (number,) in numbers]
+    reading = reading.format(columns, table)
+    for row in chain.from_iterable(_readable(source, reading, *each, tries) for each in ranges):
         marks = ", ".join("?" * len(row))
         with suppress(sqlite3.IntegrityError):  # parts of the row are lost
             target.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", row)  # noqa: S608
@@ -425,13 +429,13 @@ def _last_row(source: sqlite3.Connection, table: str) -> int:
 
 
 def _readable(
-    source: sqlite3.Connection, reading: str, first: int, last: int
-) -> Iterator[tuple[object, ...]]:
-    """Yield the readable rows of a range, bisecting it to skip unreadable rows."""
+    source: sqlite3.Connection, reading: str, first: int, last: int, tries: Iterator[int]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the readable rows of a range, bisecting it to skip unreadable rows, in some tries."""
     try:
         yield from source.execute(reading, (first, last)).fetchall()
     except UNREADABLE:
-        if first < last:
+        if first < last and next(tries, None) is not None:
             middle = (first + last) // 2
-            yield from _readable(source, reading, first, middle)
-            yield from _readable(source, reading, middle + 1, last)
+            yield from _readable(source, reading, first, middle, tries)
+            yield from _readable(source, reading, middle + 1, last, tries)

@@ -8,17 +8,18 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from specchat.chat import database as database_module
 from specchat.chat.conversation import Role
-from specchat.chat.database import Database
+from specchat.chat.database import Database, _readable, recover
 from specchat.chat.message_search import search_messages
 from specchat.chat.preset import Preset
 from specchat.chat.store import Store
 from specchat.errors import StoreBusy, StoreFailed
+from specchat.images.image import Image
 
 T = TypeVar("T")
 PAGE = 4096
@@ -279,3 +280,40 @@ def test_the_recovery_needs_space(path: Path, monkeypatch: pytest.MonkeyPatch) -
         Store(path)
     assert [each.name for each in path.parent.iterdir()] == ["history.db"]
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("number", [10**9, 2**62])
+def test_a_damaged_row_number_of_an_image_costs_no_reading(path: Path, number: int) -> None:
+    """Nor does it keep the chat from opening: only rows that are there are read."""
+    with Store(path) as store:
+        conversation = store.begin()
+        store.add(conversation.id, "user", "look", images=[Image(b"\x89PNG of a cat", "cat.png")])
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE image SET rowid = ?", (number,))
+    fresh = path.with_name("fresh.db")
+    Database(fresh).close()
+    recover(path, fresh)
+    with Store(fresh) as store:
+        [(_, images)] = store.images.by_message(conversation.id).items()
+        assert [each.data for each in images] == [b"\x89PNG of a cat"]
+
+
+def test_rows_that_are_damaged_and_far_apart_end_the_search() -> None:
+    """Those before them are found; each range around them would have to be divided."""
+    rows, lost, asked = [1, 2, 3, 2**51], range(5, 2**50), list[tuple[int, int]]()
+
+    class Damaged:
+        def execute(self, _: str, numbers: tuple[int, int]) -> Damaged:
+            asked.append(numbers)
+            if numbers[0] < lost.stop and numbers[1] >= lost.start:
+                raise damage()
+            return self
+
+        def fetchall(self) -> list[tuple[int]]:
+            first, last = asked[-1]
+            return [(row,) for row in rows if first <= row <= last]
+
+    source: Any = Damaged()
+    found = list(_readable(source, "", 1, 2**51, iter(range(1000))))
+    assert found[:3] == [(1,), (2,), (3,)]
+    assert len(asked) <= 2 * 1000 + 1
