@@ -6,7 +6,12 @@ import pytest
 from textual.selection import SELECT_ALL
 
 from scripted_chat import Script, chat
-from specchat.tui.markdown.growing_text import MAX_CHARACTERS, MAX_LINES, GrowingMarkdown
+from specchat.tui.markdown.growing_text import (
+    MAX_CHARACTERS,
+    MAX_LINES,
+    GrowingMarkdown,
+    markdown_parser,
+)
 from specchat.tui.markdown.typesetter import Typesetter, code_blocks
 from tables import table
 from tui.driving import say, screen_text
@@ -119,6 +124,19 @@ def test_long_blocks_are_cut(kind: str) -> None:
     assert sum(word.startswith(expected) for word in shown) == len(
         [line for line in lines if expected in line]
     )
+
+
+@table("mark", ["-", "+", "*", "2.", "2)", "123456789.", "#", ">", "---", "___", "```", "~~~"])
+@table("place", range(16))
+def test_a_long_paragraph_does_not_go_on_as_something_else(mark: str, place: int) -> None:
+    """It is cut before a word, wherever such a mark stands in it."""
+    text = "word " * ((MAX_CHARACTERS - 14) // 5) + "." * place + f" {mark} one " + "word " * 10
+    growing = GrowingMarkdown()
+    [first] = growing.append(text)
+    assert first + growing.tail == text
+    assert len(first) <= MAX_CHARACTERS
+    [token, *_] = markdown_parser(finds_inlines=False).parse(growing.tail)
+    assert token.type == "paragraph_open"
 
 
 def test_html_is_shown_as_text() -> None:

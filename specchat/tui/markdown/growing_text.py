@@ -15,6 +15,10 @@ MAX_LINES = 40
 """A growing fence or list longer than this is split, as laying it out repeatedly gets slow."""
 MAX_CHARACTERS = 4000
 """A growing paragraph longer than this is split likewise."""
+BETWEEN_WORDS = re.compile(r" (?!\d+[.)])(?=[^\W_])")
+"""Where a paragraph can be split: before anything else it might go on as a list or a rule."""
+LONGEST_NUMBER = 10
+"""Characters of the longest number of a list, with what follows it."""
 CONTINUED = "\ufdd0"
 """Ends the first line of a fence that continues the previous block."""
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -75,7 +79,9 @@ class GrowingMarkdown:
             return ["".join(lines[:last])] if last else []
         if block.type == "paragraph_open" and len(self.tail) > MAX_CHARACTERS:
             begin = len(self.tail) - len(self.tail.lstrip())  # a part of spaces has no lines
-            place = self.tail.rfind(" ", begin, MAX_CHARACTERS) + 1 or MAX_CHARACTERS
+            found = BETWEEN_WORDS.finditer(self.tail, begin, MAX_CHARACTERS + LONGEST_NUMBER)
+            places = [each.end() for each in found if each.end() <= MAX_CHARACTERS]
+            place = places[-1] if places else MAX_CHARACTERS
             first, self.tail = self.tail[:place], self.tail[place:]
             return [first]
         return []
