@@ -6,6 +6,7 @@ at the head of the graphs in its models/*.cpp.
 
 from specchat.gguf import reduced_vocabulary
 from specchat.gguf.header import SCALINGS, Header, Value
+from specchat.gguf.sliding_windows import layers_with_window, window_of
 from specchat.gguf.tensor_types import STORED_TYPES
 
 OTHER_FILE = "the file may be damaged, or of a kind that llama.cpp does not support: choose another"
@@ -53,20 +54,6 @@ WITH_EQUAL_HEADS = ROTATING_WHOLE | {
     *("deepseek4", "dflash", "eagle3", "lfm2", "lfm2moe"),
 }
 """Architectures of which a key is as long as a value, whatever they rotate of it."""
-LISTING_WINDOWS = frozenset({"gemma4", "granite_swa", "maple", "mimo2", "spark2_5", "step35"})
-"""Architectures of which at least one layer slides a window, as their files list."""
-WITH_WINDOWS = LISTING_WINDOWS | {
-    *("cohere2", "cohere2moe", "exaone-moe", "gemma2", "gemma3n", "gpt-oss", "muse-glimmer"),
-}
-"""With those whose files may list them, or say which layers slide none: the last of so many."""
-WITH_WINDOWS_IF_TOLD = frozenset(
-    {"afmoe", "exaone4", "gemma3", "laguna", "mellum", "olmo2", "plamo3", "smallthinker"}
-)
-"""The same of files that give the length of a window."""
-FIRST_WITHOUT_WINDOW = frozenset({"cohere2moe", "laguna", "smallthinker"})
-"""Architectures of which the first of so many layers slides none, instead of the last."""
-USUAL_PATTERN = 2
-"""At least as many layers are one pattern, where a file does not say it."""
 WITH_DELTA_NETS = frozenset({"qwen3next", "qwen35", "qwen35moe"})
 TWICE_AS_WIDE = frozenset({"granitehybrid", "jamba"})
 """Architectures whose states are twice as wide as the model."""
@@ -305,19 +292,10 @@ def _why_sizes(header: Header) -> str | None:
 
 def _why_windows(header: Header) -> str | None:
     """Return why the layers that slide a window cannot be used: llama.cpp needs one."""
-    kind, count = header.architecture, header.num_layers
-    is_told = kind in WITH_WINDOWS_IF_TOLD and header.own("attention.sliding_window") > 0
-    if not is_told and kind not in WITH_WINDOWS:
+    count = max(1, header.num_layers - header.num_heads)
+    if not window_of(header) or any(layers_with_window(header, count)):
         return None
-    pattern = header.metadata.get(f"{kind}.attention.sliding_window_pattern", USUAL_PATTERN)
-    if isinstance(pattern, tuple):
-        slides = any(pattern[:count])
-    elif kind in LISTING_WINDOWS:
-        slides = True  # llama.cpp refuses a file without a list itself
-    else:
-        num_layers = count - header.num_heads
-        slides = pattern != 1 and (num_layers > 1 or kind not in FIRST_WITHOUT_WINDOW)
-    return None if slides else "none of its layers slides a window"
+    return "none of its layers slides a window"
 
 
 def _why_shared_keys(header: Header) -> str | None:

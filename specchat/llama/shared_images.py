@@ -32,8 +32,10 @@ class SharedImages:
             own, self._failure = None, f"the draft model reads no images: {error}"
         except SpecchatError:  # this image alone
             own = None
+        notices = (tokens.notice, self._failure, own.notice if own else "")
+        tokens = replace(tokens, notice="; ".join(filter(None, notices)))
         if own is None:
-            return replace(tokens, notice=self._failure or tokens.notice)
+            return tokens
         if len(own.cells) == len(tokens.cells) and all(map(self._fits, own.cells)):
             for cells, others in zip(tokens.cells, own.cells, strict=True):
                 self._shown[cells.ids[0]] = others

@@ -10,34 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from specchat.gguf.header import Header, Tensor
+from specchat.gguf.sliding_windows import layers_with_window, window_of
 
 MOST_LAYERS = 4096
 BLOCK = re.compile(r"blk\.(\d{1,4})\.(.+)")
-WINDOW_PATTERNS = {
-    "afmoe": (4, False),
-    "cohere2": (4, False),
-    "cohere2moe": (4, True),
-    "deepseek4": (0, False),
-    "exaone-moe": (4, False),
-    "exaone4": (4, False),
-    "gemma2": (2, False),
-    "gemma3": (6, False),
-    "gemma3n": (5, False),
-    "laguna": (4, True),
-    "lfm2": (0, False),
-    "llama4": (4, False),
-    "mellum": (4, False),
-    "muse-glimmer": (4, False),
-    "olmo2": (4, False),
-    "gpt-oss": (2, False),
-    "plamo3": (8, False),
-    "smallthinker": (4, True),
-}
-"""Architectures with sliding windows: the period in layers, and whether its first layer has full
-attention rather than its last."""
-NAMED_WINDOWS = frozenset({"gemma4", "granite_swa", "maple", "mimo2", "spark2_5", "step35"})
-"""Architectures whose files list the layers with a sliding window."""
-DEFAULT_WINDOWS = {"exaone-moe": 128, "exaone4": 4096, "gemma2": 4096, "llama4": 8192}
 BOTH_KINDS = frozenset({"falcon-h1"})
 """Hybrids with both attention and a recurrent state in every layer."""
 INDEXED = frozenset({"deepseek32", "glm-dsa"})
@@ -107,12 +83,12 @@ def layout_of(header: Header) -> ModelLayout:
     """Return the layout of a model; values that the file lacks count as 0."""
     count = max(0, min(header.num_layers, MOST_LAYERS) - header.own("nextn_predict_layers"))
     blocks = blocks_of(header)
-    window = _window(header)
+    window = window_of(header)
     embedding = header.tensors.get("token_embd.weight")
     return ModelLayout(
         layers=tuple(
             _layer(header, blocks.get(number, {}), number, is_windowed=is_windowed)
-            for number, is_windowed in enumerate(_windowed(header, count, window))
+            for number, is_windowed in enumerate(layers_with_window(header, count))
         ),
         width=header.own("embedding_length"),
         vocabulary=embedding.shape[-1] if embedding else header.own("vocab_size"),
@@ -242,28 +218,3 @@ def _num_recurrent(header: Header, tensors: Mapping[str, Tensor]) -> int:
     if "ssm_beta.weight" in tensors or "ssm_ba.weight" in tensors:
         return 4 * convolved
     return 2 * inner + 4 * convolved
-
-
-def _window(header: Header) -> int:
-    """Return the sliding window in tokens, 0 for a model without one."""
-    kind = header.architecture
-    if kind not in WINDOW_PATTERNS and kind not in NAMED_WINDOWS:
-        return 0
-    if kind == "exaone4" and header.num_layers < 64:
-        return 0
-    return max(0, header.own("attention.sliding_window", DEFAULT_WINDOWS.get(kind, 0)))
-
-
-def _windowed(header: Header, count: int, window: int) -> list[bool]:
-    """Return for each layer whether it has a sliding window."""
-    pattern = header.metadata.get(f"{header.architecture}.attention.sliding_window_pattern")
-    if not window:
-        return [False] * count
-    if isinstance(pattern, tuple):
-        return [number < len(pattern) and bool(pattern[number]) for number in range(count)]
-    period, dense_first = WINDOW_PATTERNS.get(header.architecture, (1, False))
-    period = pattern if isinstance(pattern, int) and pattern >= 0 else period
-    if period == 0:
-        return [True] * count
-    dense = 0 if dense_first else period - 1
-    return [number % period != dense for number in range(count)]

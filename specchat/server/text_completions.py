@@ -1,5 +1,6 @@
 """`/v1/completions`: OpenAI's API for continuing a text, with `echo` and log probabilities."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ from specchat.server.bodies import SharedFields, options_of, read
 from specchat.server.chat_body import Prediction, StreamOptions, choices_of
 from specchat.server.chat_completions import DONE, FINISHES
 from specchat.server.logprobs import TextLogprobs
-from specchat.server.replies import EventStream, Whole, event
-from specchat.server.served_answer import ServedAnswer
+from specchat.server.replies import EventStream, Whole, comment, event
+from specchat.server.served_answer import SECONDS_TO_COMMENT, ServedAnswer
 from specchat.server.service import Service, client_of
 from specchat.sharing.prompt_process import PromptProcess
 
@@ -234,7 +235,13 @@ async def _whole(text: _TextReply) -> dict[str, Any]:
 async def _streamed(text: _TextReply) -> AsyncGenerator[bytes, None]:
     """Yield the reply as server-sent events."""
     for index, request in enumerate(text.reply.requests):
-        echo = await text.echoed(index)
+        reading = asyncio.ensure_future(text.echoed(index))
+        try:
+            while not (await asyncio.wait([reading], timeout=SECONDS_TO_COMMENT))[0]:
+                yield comment("scoring the prompt")
+        finally:
+            reading.cancel()  # what the client no longer waits for
+        echo = reading.result()
         logprobs = await text.reply.service.off_loop(text.logprobs, echo)
         if text.is_empty:
             ended = event(text.record(choices=[_choice(index, "", "length", None)]))

@@ -21,6 +21,7 @@ from tables import table
 
 ACTIVATIONS = ("i8", "i32", "f64", "q8_1", "q8_K")
 WINDOW = {"attention__sliding_window": 128}
+TWO = {"block_count": 2}
 NO_WINDOW = "none of its layers slides a window"
 EXPERTS = {"expert_count": 8, "expert_used_count": 2}
 HYBRID = {"block_count": 2, "attention__head_count_kv": (4, 0)}
@@ -135,9 +136,9 @@ def test_a_number_that_llama_cpp_takes_is_not_refused(header: Header, own: dict[
         ("deepseek4", {"attention__value_length": 4}, "keys have 16 numbers, its values 4"),
         ("qwen3next", {"ssm__inner_size": 64}, None),
         ("qwen3next", {"ssm__inner_size": 32}, "do not fit its ssm.inner_size"),
-        ("mimo2", {"attention__sliding_window_pattern": (False, True), "block_count": 2}, None),
+        ("mimo2", {**WINDOW, **TWO, "attention__sliding_window_pattern": (False, True)}, None),
         (
-            *("mimo2", {"attention__sliding_window_pattern": (), "block_count": 2}),
+            *("mimo2", {**WINDOW, **TWO, "attention__sliding_window_pattern": ()}),
             "none of its layers slides a window",
         ),
         ("gemma3", {**WINDOW, "attention__sliding_window_pattern": 1}, NO_WINDOW),
@@ -146,8 +147,12 @@ def test_a_number_that_llama_cpp_takes_is_not_refused(header: Header, own: dict[
         ("gemma3", {**WINDOW, "attention__sliding_window_pattern": (False, False)}, NO_WINDOW),
         ("gemma3", {"attention__sliding_window_pattern": 1}, None),
         ("gemma3", WINDOW, None),
-        ("cohere2", {"attention__sliding_window_pattern": 1}, NO_WINDOW),
+        ("cohere2", {**WINDOW, "attention__sliding_window_pattern": 1}, NO_WINDOW),
         ("laguna", {**WINDOW, "block_count": 1}, NO_WINDOW),
+        ("llama4", {"attention__sliding_window_pattern": 1}, NO_WINDOW),
+        ("llama4", {"attention__sliding_window": 0, "attention__sliding_window_pattern": 1}, None),
+        ("exaone4", {"block_count": 64, "attention__sliding_window_pattern": 1}, NO_WINDOW),
+        ("exaone4", {**WINDOW, "attention__sliding_window_pattern": 1}, None),
         ("laguna", {**WINDOW, "block_count": 2}, None),
         ("lfm2", {}, None),
         ("lfm2", {"attention__head_count": 2}, "its 2 attention heads of 16 numbers"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -126,6 +127,26 @@ def test_a_prompt_is_counted_and_scored_once_for_all_its_choices(
     assert reply["usage"]["prompt_tokens"] == sum(lengths)
     assert scored == lengths
     assert len(reply["choices"][-1]["logprobs"]["token_logprobs"]) == lengths[1] > 65
+
+
+def test_a_stream_is_not_silent_while_its_prompt_is_scored(
+    demo_server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That may take minutes, and a client would give up."""
+    is_heard, score = threading.Event(), Service.score
+
+    async def late(service: Service, tokens: Sequence[int], count: int) -> Any:
+        assert await asyncio.to_thread(is_heard.wait, SECONDS)
+        return await score(service, tokens, count)
+
+    monkeypatch.setattr(Service, "score", late)
+    monkeypatch.setattr("specchat.server.text_completions.SECONDS_TO_COMMENT", 0.05)
+    body = {"prompt": TEXT, "max_tokens": 2, "echo": True, "logprobs": 1, "stream": True}
+    with demo_server.client.stream("POST", "/v1/completions", json=body) as reply:
+        lines = reply.iter_lines()
+        assert next(lines) == ": scoring the prompt"
+        is_heard.set()
+        assert "data: [DONE]" in list(lines)
 
 
 @table("body", [{}, {"echo": True}, {"echo": True, "logprobs": 1}])
