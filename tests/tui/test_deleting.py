@@ -280,6 +280,7 @@ def test_an_answer_that_waits_to_be_written_is_there_when_its_conversation_is_op
     conversations.open(number)
     assert conversations.tree[answer.id].text == "the whole answer"
     conversations.keep_figures(answer.id, {"raced": {}})
+    assert conversations.writes.steps_of(answer.id) == steps
     is_full = False
     assert conversations.writes.settle()
     assert not conversations.writes.waiting

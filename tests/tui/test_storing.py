@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chat.test_damage import PAGE, with_page_zeroed
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
+from specchat.errors import StoreFailed
 from specchat.tui.app import ChatApp
 from tui.driving import say, status, until
 from tui.test_asking import SIZE, notes
@@ -48,6 +50,36 @@ async def test_an_answer_on_a_full_disk_is_stored_when_there_is_space(tmp_path: 
         with Store(path) as store:
             assert store.tree(1).branch(2)[-1].text == LONG
     assert app.failure == ""
+
+
+async def test_an_answer_that_waits_to_be_stored_is_continued_with_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps through it show both parts, before and after it is stored."""
+    write, is_full = Store.write, True
+
+    def write_if_possible(*given: Any, **more: Any) -> None:
+        if is_full:
+            raise StoreFailed("the disk is full")
+        write(*given, **more)
+
+    monkeypatch.setattr(Store, "write", write_if_possible)
+    app = chat(Script(["one two", "three four"], finish="length"), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Count")
+        await pilot.press("ctrl+g")
+        await until(
+            pilot,
+            lambda: "three" in app.conversations.branch[-1].text and not app.answers.current,
+        )
+        answer = app.conversations.branch[-1]
+        waiting = app.answers.steps_of(answer.id)
+        is_full = False
+        assert app.conversations.writes.settle()
+        stored = app.conversations.store.steps(answer.id)
+    for known in (waiting, stored):
+        assert known is not None
+        assert "".join(step.text for step in known.steps) == answer.text
 
 
 async def test_what_stays_unsaved_is_reported_at_the_end(tmp_path: Path) -> None:

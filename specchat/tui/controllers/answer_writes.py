@@ -77,6 +77,12 @@ class AnswerWrites:
         self._pending[message.id] = AnswerWrite(arguments, message)
         self.settle()
 
+    def steps_of(self, answer: int) -> StoredSteps | None:
+        """Return the steps of a finished answer, stored or not; None if there are none."""
+        waiting = self._pending.get(answer)
+        known: StoredSteps | None = waiting.arguments.get("steps") if waiting else None
+        return known or self._store.steps(answer)
+
     def settle(self) -> bool:
         """Write what is pending; return False if some of it still could not be written."""
         self._failure = None

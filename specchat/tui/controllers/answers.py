@@ -139,7 +139,7 @@ class Answers:
         """Return the steps of an answer, which may be in progress; None if they are not known."""
         writing = self.current
         if writing is None or writing.message != answer:
-            return self._conversations.store.steps(answer)
+            return self._conversations.writes.steps_of(answer)
         return self._known_steps(writing)
 
     def served_by(self, answer: int) -> str:

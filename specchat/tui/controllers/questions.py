@@ -164,7 +164,7 @@ class Questions:
             return
         if not self._can_read(last.parent):
             return
-        known = self._conversations.store.steps(last.id)
+        known = self._conversations.writes.steps_of(last.id)
         steps = list(known.steps if known else ())
         parts, before = AnswerParts.of(last), last.statistics
         writing = Writing(last.id, display, parts, steps, before, last.finish)
