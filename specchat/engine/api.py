@@ -275,22 +275,6 @@ class Engine(ABC):
         del request
         return None
 
-    def tokenize(self, text: str, *, special: bool = True, begins: bool = True) -> list[int]:
-        """Return the tokens of a text.
-
-        With `special`, names of control tokens in it become those tokens; if it `begins` a text,
-        the tokens that the model expects there are added.
-        """
-        raise NotImplementedError
-
-    def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
-        """Return the text of each token, or the name of a control token. Raises InvalidOption."""
-        raise NotImplementedError
-
-    def render(self, request: ChatRequest) -> list[int]:
-        """Return the tokens of a conversation's prompt, by the model's chat template."""
-        raise NotImplementedError
-
     def image_tokens(self, image: Image) -> list[int]:
         """Return an image as tokens, one for each cell that it takes, and those around it.
 

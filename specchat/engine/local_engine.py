@@ -187,18 +187,6 @@ class LocalEngine(Engine):
         self._require_idle()
         return self.prompts.size(request, self.parked.reachable)
 
-    def tokenize(self, text: str, *, special: bool = True, begins: bool = True) -> list[int]:
-        """Return the tokens of a text."""
-        return self.model.vocabulary.tokenize(text, add_special=begins, parse_special=special)
-
-    def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
-        """Return the text of each token."""
-        return self.prompts.detokenize(tokens)
-
-    def render(self, request: ChatRequest) -> list[int]:
-        """Return the prompt of a conversation."""
-        return self.prompts.render(request)
-
     def image_tokens(self, image: Image) -> list[int]:
         """Return an image as tokens."""
         return image_tokens(self.model, image).tokens

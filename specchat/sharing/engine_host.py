@@ -83,7 +83,7 @@ class MethodCall:
     """To the process: call a method of the engine that returns one value."""
 
     number: int
-    method: Literal["size", "tokenize", "detokenize", "render", "score", "keep"]
+    method: Literal["size", "score", "keep"]
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any] = field(default_factory=dict)
 

@@ -114,22 +114,6 @@ class ProcessEngine(Engine):
             size: PromptSize | None = self._call("size", sendable(request))
         return size
 
-    def tokenize(self, text: str, *, special: bool = True, begins: bool = True) -> list[int]:
-        """Return the tokens of a text."""
-        tokens: list[int] = self._call("tokenize", text, special=special, begins=begins)
-        return tokens
-
-    def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
-        """Return the text of each token."""
-        texts: list[bytes] = self._call("detokenize", tokens)
-        return texts
-
-    def render(self, request: ChatRequest) -> list[int]:
-        """Return the tokens of a conversation's prompt."""
-        with self._process.lent.during(request.images):
-            tokens: list[int] = self._call("render", sendable(request))
-        return tokens
-
     def image_tokens(self, image: Image) -> list[int]:
         """Return an image as tokens: the process makes them beside what else it does."""
         self._require_open()

@@ -231,7 +231,7 @@ def test_a_brace_begins_a_call_only_where_an_answer_begins(
         assert (constraint is None) == is_brace
     else:
         assert constraint is not None
-        (brace,) = babbler.tokenize("{", begins=False) if is_brace else [0]
+        (brace,) = babbler.prompts.tokenize("{", special=True, begins=False) if is_brace else [0]
         mask = constraint.mask()
         assert mask is not None
         assert not is_brace or not mask.allows(brace)

@@ -141,7 +141,7 @@ def test_drafts_are_those_of_llama_cpp(
 
     monkeypatch.setattr(HeadDrafter, "propose", propose_and_note)
     with opened(write_case(folder, case)) as engine:
-        prompt = engine.tokenize(PROMPT)
+        prompt = engine.prompts.tokenize(PROMPT, special=True, begins=True)
         text = tokens_of(engine, prompt, draft_length=DRAFT_LENGTH, max_tokens=60)
 
     places, place = {}, 0

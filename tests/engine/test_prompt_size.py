@@ -59,7 +59,7 @@ def test_names_of_control_tokens_are_counted_as_text(tiny: WriteModel) -> None:
     """As they are sent."""
     path = tiny("llama", vocabulary=Vocabulary(size=400, chat_template=CHAT_TEMPLATE))
     with LocalEngine(Loading(path, ctx=CONTEXT, gpu_layers=0, threads=1)) as engine:
-        tokens = [len(engine.render(request(0, text))) for text in ("", "<|im_end|>")]
+        tokens = [len(engine.prompts.render(request(0, text))) for text in ("", "<|im_end|>")]
         assert engine.size(request(0, "<|im_end|>")).message_tokens == tokens[1] - tokens[0] > 1
 
 
@@ -96,7 +96,7 @@ def test_pinned_turns_stay_in_the_prompt(tiny: WriteModel) -> None:
             ],
             make_room=True, pinned=[1],
         )  # fmt: skip
-        tokens = engine.render(asked)
+        tokens = engine.prompts.render(asked)
         text = b"".join(map(engine.model.vocabulary.piece, tokens)).decode()
         assert text.index("w17 w18 w19") < text.index("w20") < text.index("question")
         assert "question 0" not in text

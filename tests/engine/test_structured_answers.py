@@ -278,7 +278,7 @@ def test_a_token_that_only_the_template_ends_answers_with_ends_them_where_it_may
     path = write_parrot(tmp_path / "model.gguf", pieces, words)
     structure = Structure("regex", expression, is_shown=False)
     with LocalEngine(Loading(path, ctx=512, threads=1, learn=False)) as engine:
-        over = engine.tokenize(OVER, begins=False)
+        over = engine.prompts.tokenize(OVER, special=True, begins=False)
         assert len(over) == 1
         assert over[0] not in engine.model.vocabulary.end_tokens
         for drafter in ("none", "suffix"):
