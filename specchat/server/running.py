@@ -25,7 +25,8 @@ from specchat.system.logs import log_internal_error
 SECONDS_TO_END = 2
 """How long open connections may take to end."""
 SECONDS_TO_HEADERS = 30
-"""How long the headers of a request may take."""
+"""How long the headers of a request may take, and the next request of a connection: clients keep
+one for 5 seconds, and would send on one that is being closed if the server did, too."""
 SECONDS_TO_BODY = 300
 """How long its body may take: the largest one at a megabit a second."""
 BACKLOG = 128
@@ -54,7 +55,7 @@ class Protocol(H11Protocol):
         self._wait_for_more()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; after a request, `timeout_keep_alive` holds until another one begins."""
+        """Read on."""
         super().data_received(data)
         self._wait_for_more()
 
@@ -119,6 +120,7 @@ class Server(uvicorn.Server):
             loop="asyncio",
             server_header=False,
             proxy_headers=False,
+            timeout_keep_alive=SECONDS_TO_HEADERS,
             timeout_graceful_shutdown=SECONDS_TO_END,
         )
         super().__init__(config)
