@@ -17,7 +17,7 @@ from specchat.errors import InvalidOption, StoreFailed
 from specchat.images.image import Image, type_of
 from specchat.safe_text import in_one_line, safe_json
 from specchat.system.current_folder import current_folder
-from specchat.system.private_files import write_new, write_private
+from specchat.system.private_files import replace_file, write_new, write_private
 from specchat.wording import answer_line, size_text
 
 NAMES = {"user": "User", "assistant": "Assistant"}
@@ -117,15 +117,15 @@ def output_path(name: str | Path, endings: Collection[str]) -> Path:
 
 
 def write_export(path: Path, content: str | bytes, *, overwrite: bool = False) -> Path:
-    """Write a private file and return its path; raises StoreFailed, and changes nothing then."""
+    """Write a file and return its path; a new one is private. On StoreFailed nothing changes."""
     data = content.encode() if isinstance(content, str) else content
     try:
         if not overwrite:
             write_new(path, data)
-        elif os.path.isfile(path) or not os.path.exists(path):
+        elif os.path.exists(path):
+            replace_file(path, data)
+        else:
             write_private(path, data)
-        else:  # a device or a pipe
-            path.write_bytes(data)
     except OSError as error:
         raise StoreFailed(f"{path} cannot be written: {error.strerror}") from None
     return path

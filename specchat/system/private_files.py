@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
+from stat import S_IMODE, S_ISREG
 from typing import Any, Literal, TextIO, TypeVar
 
 import platformdirs
@@ -17,6 +18,8 @@ FOLDERS = platformdirs.PlatformDirs("specchat", appauthor=False)
 """The system's folders for the user's settings, data, state, caches and logs."""
 
 LARGEST_FILE = 1 << 23
+LONGEST_PREFIX = 240
+"""Bytes of a name to which more can be added: file systems take 255."""
 DAMAGED = ".damaged"
 """The suffix of a file that could not be read and was set aside."""
 
@@ -45,7 +48,8 @@ def write_private(path: Path, data: bytes) -> None:
     """
     target = Path(os.path.realpath(path))
     make_private(target.parent)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".new")
+    prefix = target.name if len(os.fsencode(target.name)) <= LONGEST_PREFIX else ""
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=".new")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -56,6 +60,20 @@ def write_private(path: Path, data: bytes) -> None:
         with suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace the content of a file, which keeps its mode; on OSError it is unchanged.
+
+    Only a device, a pipe or a file in a folder that cannot be written is written in place.
+    """
+    mode = path.stat().st_mode
+    if S_ISREG(mode):
+        with suppress(PermissionError):
+            write_private(path, data)
+            path.chmod(S_IMODE(mode))
+            return
+    path.write_bytes(data)
 
 
 def write_new(path: Path, data: bytes, mode: int = 0o600) -> None:

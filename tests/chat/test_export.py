@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
+import tempfile
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -242,6 +244,39 @@ def test_a_full_disk_changes_nothing(
     assert mode in {None, path.stat().st_mode}
 
 
-def test_an_export_may_go_to_a_device() -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes")
+def test_an_export_may_go_to_a_pipe(tmp_path: Path) -> None:
     """Which is no file to replace."""
-    assert write_export(Path(os.devnull), "text", overwrite=True) == Path(os.devnull)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_export(path, "text", overwrite=True)
+    assert os.read(reading, 9) == b"text"
+    os.close(reading)
+    assert path.is_fifo()
+
+
+def test_an_export_that_replaces_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    """Also one whose name can be no longer; a new one is the user's alone."""
+    old = tmp_path / ("a" * 252 + ".md")
+    old.write_text("old")
+    old.chmod(0o644)
+    for path, mode in ((old, 0o644), (tmp_path / "new.md", 0o600)):
+        write_export(path, "text", overwrite=True)
+        assert path.read_text() == "text"
+        assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_file_in_a_folder_that_cannot_be_written_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place, as nothing can be made beside it."""
+    path = tmp_path / "a.md"
+    path.write_text("the old text")
+
+    def refuse(**_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    write_export(path, "text", overwrite=True)
+    assert path.read_text() == "text"

@@ -4,12 +4,11 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from stat import S_IMODE
 
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.safe_text import harmless, in_one_line
 from specchat.system.current_folder import current_folder
-from specchat.system.private_files import write_new, write_private
+from specchat.system.private_files import replace_file, write_new
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.markdown.typesetter import CodeBlock, code_fences
@@ -116,9 +115,7 @@ def _write(path: Path, content: str, *, is_new: bool) -> None:
     if is_new:
         write_new(path, data, 0o666)
     else:
-        mode = path.stat().st_mode
-        write_private(path, data)
-        path.chmod(S_IMODE(mode))
+        replace_file(path, data)
 
 
 def _check_name(name: str) -> None:
