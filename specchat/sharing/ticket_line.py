@@ -92,7 +92,7 @@ class TicketLine:
 
         Raises QueueFull.
         """
-        num_free = self._most_in_turn - len(self.active)
+        num_free = max(0, self._most_in_turn - len(self.active))
         if ticket.is_served and len(self.waiting) - num_free >= self._most_waiting:
             raise QueueFull(f"{self._most_waiting} requests are waiting: try again later")
         self.waiting.append(ticket)
@@ -155,8 +155,9 @@ class TicketLine:
 
     def tell_places(self) -> None:
         """Tell each waiting ticket how many answers come before it."""
-        for place, ticket in enumerate(self._in_order(), max(1, len(self.active))):
-            ticket.set_place(place)
+        order, is_urgent = self._in_order(), self.is_urgent
+        for place, ticket in enumerate(order, max(1, len(self.active))):
+            ticket.set_place(1 if is_urgent and ticket is order[0] else place)
 
     def _in_order(self) -> list[Ticket]:
         """Return the waiting requests, one of each client in turn."""

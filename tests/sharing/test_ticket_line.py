@@ -56,7 +56,7 @@ def test_the_user_of_this_program_is_in_each_turn() -> None:
     assert take_turn(line) == others[:2]
     line.add(own)
     assert line.is_urgent
-    assert own.place == 4
+    assert own.place == 1  # whose turn is interrupted
     assert [each.place for each in others[4:]] == [5, 6]
     turns = [take_turn(line) for _ in range(5)]
     assert turns[0][0] is own
