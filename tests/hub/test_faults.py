@@ -21,6 +21,7 @@ from specchat.hub.cache import PART, blob_path, find_present, part_path
 from specchat.hub.hub_errors import RetryPolicy, explain, is_passing, seconds_to_wait
 from specchat.hub.names import parse
 from specchat.hub.references import Reference
+from tables import table
 
 RESUMES = "resumes the download"
 
@@ -209,6 +210,20 @@ def test_redirects_in_a_loop_end(hub: HubServer, on: str) -> None:
     """One line says so, and nothing is left as if it were the file."""
     loop = {"Location": f"{hub.address}/{FILE.repository}/resolve/main/{FILE.file}"}
     hub.faults = [Fault(on, status=302, headers=loop, times=999)]
+    with pytest.raises(DownloadFailed) as raised:
+        get()
+
+    assert "\n" not in str(raised.value)
+    assert blobs() == []
+
+
+@table(
+    "address",
+    ["http://[abc", "//x]/", "http://127.0.0.1:99999/", "http://127.0.0.1:x/", "http:///"],
+)
+def test_a_redirect_to_what_is_no_address_ends_the_download(hub: HubServer, address: str) -> None:
+    """And nothing else: one line says so."""
+    hub.faults = [Fault("HEAD", status=302, headers={"Location": address}, times=999)]
     with pytest.raises(DownloadFailed) as raised:
         get()
 
