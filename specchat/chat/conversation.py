@@ -18,7 +18,7 @@ Mark: TypeAlias = Literal["", "pinned", "summary"]
 summary, whose answer replaces all messages before it in the prompt."""
 MARKS: frozenset[str] = frozenset(get_args(Mark))
 WHOLE = frozenset({"stop", "length"})
-"""How a summary ends that may replace the messages before it."""
+"""How answers end that are whole enough to be named, or to replace the messages before them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 from specchat.chat.answer_statistics import add_up, measured_answers
 from specchat.chat.conversation import Conversation, Message, Tree, fenced, with_attachments
 from specchat.errors import InvalidOption, StoreFailed
-from specchat.images.image import Image, type_of
+from specchat.images.image import Image, data_url
 from specchat.safe_text import in_one_line, safe_json
 from specchat.system.current_folder import current_folder
 from specchat.system.private_files import replace_file, write_new, write_private
@@ -151,7 +151,7 @@ def _part(message: Message) -> dict[str, Any]:
     part = {"role": message.role, "name": NAMES[message.role]}
     if message.role == "user":
         files = [(attachment.name, attachment.content) for attachment in message.attachments]
-        images = [(each.name, _data_url(each.data)) for each in message.images]
+        images = [(each.name, data_url(each.data)) for each in message.images]
         return {**part, "question": message.text, "folded": files, "images": images}
     return {
         **part,
@@ -169,10 +169,6 @@ def image_line(image: Image) -> str:
 
 def _base64(image: Image) -> str:
     return base64.b64encode(image.data).decode()
-
-
-def _data_url(data: bytes) -> str:
-    return f"data:{type_of(data)};base64,{base64.b64encode(data).decode()}"
 
 
 def _calls(message: Message) -> list[tuple[str, str]]:

@@ -131,7 +131,7 @@ class Store(Database, AbstractContextManager["Store"]):
         self.change(number, title=title_of(storable(title)), titled_by=titled_by)
 
     def change(self, number: int, **columns: str | float | None) -> None:
-        """Change the `system_prompt`, `preset` or `leaf` of a conversation.
+        """Change columns of a conversation.
 
         The preset "" stands for none; `leaf` is the last message of the current branch.
         """

@@ -1,11 +1,10 @@
 """Images in a conversation that a server answers: parts of its messages, as data: URLs."""
 
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specchat.errors import InvalidOption
-from specchat.images.image import MARKS, Image, parted, type_of
+from specchat.images.image import MARKS, Image, data_url, parted, type_of
 from specchat.images.picture import READ
 
 MOST_BYTES = 20 * 2**20
@@ -29,7 +28,10 @@ def with_parts(text: str, images: Sequence[Image]) -> str | list[dict[str, Any]]
     parts: list[dict[str, Any]] = []
     for part in parted(text, images):
         if isinstance(part, Image):
-            parts.append({"type": "image_url", "image_url": {"url": _data_url(part)}})
+            data = part.data  # read from the history each time
+            if not type_of(data):
+                raise InvalidOption(f"{part.name} is not an image specchat reads ({READ})")
+            parts.append({"type": "image_url", "image_url": {"url": data_url(data)}})
         elif part:
             parts.append({"type": "text", "text": part})
     has_images = any("image_url" in part for part in parts)
@@ -45,11 +47,3 @@ def _length(content: Any) -> int:
     if isinstance(content, list):
         return sum(len(part["text"]) if "text" in part else IMAGE_CHARACTERS for part in content)
     return len(MARKS.sub("." * IMAGE_CHARACTERS, str(content)))
-
-
-def _data_url(image: Image) -> str:
-    data = image.data  # read from the history each time
-    kind = type_of(data)
-    if not kind:
-        raise InvalidOption(f"{image.name} is not an image specchat reads ({READ})")
-    return f"data:{kind};base64,{b64encode(data).decode()}"

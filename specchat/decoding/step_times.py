@@ -396,10 +396,10 @@ def _start_of(number: float) -> float:
 
 
 class _Mean(NamedTuple):
-    """A mean that leaves out the shortest and the longest, and the spread that it has by.
+    """A trimmed mean, without the shortest and the longest times, and its relative spread.
 
-    That is a relative standard deviation in which those left out are as short and as long as what
-    is left, over the share that is left: by the root of the count the error (Yuen 1974).
+    The spread is the Winsorized standard deviation by the mean and by the share of times that is
+    left. Divided by the root of their number, it is the relative standard error (Yuen 1974).
     """
 
     mean: float

@@ -132,7 +132,7 @@ def check_images(build: ChildResult[BuildReport]) -> Finding:
         return Finding(name, "warning", lack, fix)
     if report.image_library:
         return Finding(name, "ok", f"read by {report.image_library}")
-    return Finding(name, "ok", "what reads them is built before the first one is read")
+    return Finding(name, "ok", "llama.cpp's library for them is built when the first one comes")
 
 
 def _exactness(report: ProbeReport) -> str:

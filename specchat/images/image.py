@@ -3,6 +3,7 @@
 import hashlib
 import re
 import secrets
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,6 +113,11 @@ def _unread(digest: bytes) -> bytes:
 def type_of(content: bytes) -> str:
     """Return the media type that bytes begin as, "" if they begin as no image."""
     return next((name for name, begin in BEGINNINGS.items() if begin.match(content)), "")
+
+
+def data_url(data: bytes) -> str:
+    """Return the bytes of an image as a URL."""
+    return f"data:{type_of(data)};base64,{b64encode(data).decode()}"
 
 
 def with_images(text: str, images: Sequence[Image]) -> str:

@@ -47,7 +47,7 @@ def why_not() -> str:
     """
     if is_clone():
         return ""
-    missing = "" if path() else f"llama.cpp was built without what reads images: {REINSTALL}"
+    missing = "" if path() else f"llama.cpp was built without its library for images: {REINSTALL}"
     return why_not_decoded() or missing
 
 

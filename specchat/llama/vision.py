@@ -221,7 +221,7 @@ class Vision(AbstractContextManager["Vision"]):
     def _cells_of(self, chunk: Any, image: Image, number: int) -> ImageCells:
         mtmd, count = self._mtmd, self._mtmd.mtmd_input_chunk_get_n_tokens(chunk)
         if mtmd.mtmd_input_chunk_get_type(chunk) != IMAGE_CHUNK or not count:
-            raise InvalidOption("the projector makes something else of an image")
+            raise InvalidOption(f"the projector gives no tokens for {image.name}: choose another")
         here, later = self._places(chunk, count, 0), self._places(chunk, count, ADDED)
         has_places = bool(mtmd.mtmd_decode_use_mrope(self._context))
         num_positions = int(mtmd.mtmd_input_chunk_get_n_pos(chunk))

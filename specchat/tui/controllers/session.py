@@ -182,7 +182,7 @@ class Session:
         question.ticket = ticket
         try:
             self.engine.submit(ticket)
-        except SpecchatError as error:  # other clients fill the queue, or it has just ended
+        except SpecchatError as error:  # it has just ended
             ticket.end(None, error)
 
     def size(self, sizing: Sizing) -> None:

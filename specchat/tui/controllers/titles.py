@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from functools import partial
 
+from specchat.chat.conversation import WHOLE
 from specchat.chat.model_title import MOST_TOKENS, REQUEST, title_from
 from specchat.drafter_registry import PLAIN
 from specchat.errors import ConversationNotFound, StoreFailed
@@ -15,8 +16,6 @@ from specchat.tui.controllers.session import Aside
 
 QUIET_SECONDS = 3.0
 """After how long without a question a title is written."""
-WHOLE = {"stop", "length"}
-"""How answers end that are whole enough to be named."""
 OFF = "off"
 
 
