@@ -16,6 +16,7 @@ from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import TextFold
 from specchat.tui.widgets.message_views import AnswerView, MessageView
+from specchat.tui.widgets.suggestions import Suggestions
 from tui.driving import agree, frame_text, header_text, say, screen_text, status, type_keys, until
 
 pytestmark = pytest.mark.anyio
@@ -378,6 +379,27 @@ async def test_what_was_asked_before_is_there_by_key(tmp_path: Path) -> None:
             seen.append(app.query_one(Composer).text)
 
     assert seen == ["this morning", "yesterday"]
+
+
+async def test_up_goes_on_past_commands_and_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What such a text may become is not listed: Up would move in the list."""
+    in_folder(monkeypatch, tmp_path, notes="text")
+    app = chat(Script(["One", "Two"]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "first")
+        await say(pilot, "see @not")
+        await say(pilot, "/copy", wait=False)
+        seen = []
+        for _ in range(3):
+            await pilot.press("up")
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            seen.append(app.query_one(Composer).text)
+        assert seen == ["/copy", "see @not", "first"]
+        await pilot.press("down", "down", "backspace")
+        await until(pilot, lambda: app.query_one(Suggestions).display)
 
 
 @pytest.mark.slow

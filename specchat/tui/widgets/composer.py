@@ -123,8 +123,10 @@ class Composer(TextArea):
         return found[1] if found else None
 
     def on_text_area_changed(self) -> None:
-        """List what the text may become."""
+        """List what the text may become, unless Up recalled it: the next Up goes on from there."""
         self.leaves_undo = False
+        if self.text in self._history[self._index : self._index + 1]:
+            return
         suggestions = self.screen.query_one_optional(Suggestions)  # gone while the chat closes
         if suggestions is not None and not suggestions.follow(self.first_line):
             self.suggest_files()
