@@ -14,6 +14,8 @@ from specchat.images.image import type_of
 OSASCRIPT = "osascript"
 TIMEOUT_SECONDS = 2.0
 """A program that takes longer is assumed to hang because its display is gone."""
+IMAGE_TIMEOUT_SECONDS = 8.0
+"""The owner of a picture may first have to encode it, which takes seconds for a large screen."""
 
 
 class Copier:
@@ -64,7 +66,9 @@ def image_in_clipboard() -> bytes:
         if shutil.which(command[0]) is None:
             continue
         try:
-            done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS, check=True)
+            done = subprocess.run(
+                command, capture_output=True, timeout=IMAGE_TIMEOUT_SECONDS, check=True
+            )
         except (OSError, subprocess.SubprocessError):
             continue
         is_text = command[0] == OSASCRIPT

@@ -119,7 +119,7 @@ async def test_a_copied_picture_is_attached(folder: Path, monkeypatch: pytest.Mo
         await until(pilot, lambda: len(script.asked) == 1 and app.answers.current is None)
         assert shown_to(script) == [first, second]
         await pilot.press(*"/attach", "enter")
-        await until(pilot, lambda: "No picture was copied" in screen_text(app))
+        await until(pilot, lambda: "No copied picture came from" in screen_text(app))
         assert composer.text == ""
 
 

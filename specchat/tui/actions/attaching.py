@@ -12,7 +12,10 @@ from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.mentions import COPIED_NAME, mention_of, without_mention
 
-USAGE = "No picture was copied. Use /attach FILE, or write @ and its name."
+USAGE = (
+    "No copied picture came from wl-paste, xclip or osascript. Use /attach FILE, or write @ and its"
+    " name."
+)
 
 
 @dataclass(frozen=True, slots=True)
