@@ -106,8 +106,11 @@ def find_entry(name: str) -> Entry:
 def known(reference: Reference) -> Reference:
     """Return the catalogue's own reference to a file of a main branch, which may be pinned."""
     catalogue = read_catalogue()
-    of_pairs = (other for entry in catalogue.entries.values() for other in entry.references)
-    listed = chain(of_pairs, (head.reference for head in catalogue.heads.values()))
+    entries = catalogue.entries.values()
+    of_pairs = (other for entry in entries for other in entry.references)
+    projectors = (entry.projector for entry in entries if entry.projector)
+    heads = (head.reference for head in catalogue.heads.values())
+    listed = chain(of_pairs, projectors, heads)
     is_open = reference.revision == MAIN
     return next((other for other in listed if is_open and str(other) == str(reference)), reference)
 

@@ -68,7 +68,8 @@ class Entry:
 
     `memory_gb` is the memory of both models with caches and buffers, by context size in tokens.
     `active_share` is the share of the target's weights that a token reads, below 1 where it has
-    experts. `workers` are the addresses of machines that hold layers of the target.
+    experts. `workers` are the addresses of machines that hold layers of the target. `projector`
+    makes the target read images; it is in the target's repository.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Entry:
     active_share: float = 1.0
     is_recommended: bool = False
     workers: tuple[str, ...] = ()
+    projector: Reference | None = None
 
     @property
     def files(self) -> tuple[File, ...]:

@@ -57,6 +57,7 @@ PAIR: Schema = {
     "sampling": {option.key: option for option in Sampling.fields() if option.table},
     "target": FILE_OR_NAME,
     "draft": FILE_OR_NAME,
+    "projector": TABLE,
     "workers": next(option for option in LoadOptions.fields() if option.key == "workers"),
 }
 HEAD: Schema = {
@@ -209,12 +210,23 @@ def read_entry(
         given["sampling"] = {**FILTERS_OFF, **given["sampling"]}
     named = [key for key in FILES if key in table.values]
     given |= {key: _file(table, key, given.get(key), files, folder) for key in named}
+    if "projector" in given:
+        given["projector"] = _projector(table, given.get("target", other and other.target))
     given |= _drafting(table, given, other)
     if None in [given[key] for key in named] or len(table.mistakes) > num_before:
         return None
     if other is None:
         return Entry(name=name, **given)
     return replace(other, **{**(UNKNOWN if given["draft"] != other.draft else {}), **given})
+
+
+def _projector(table: Table, target: File | None) -> Reference | None:
+    """Return a pair's projector; it is looked for in the repository of the target."""
+    found = read_file_table(table.inner("projector"))
+    is_beside = isinstance(target, Reference) and found and target.repository == found.repository
+    if found and target and not is_beside:
+        table.blame("the projector must be in the target's repository", "projector")
+    return found
 
 
 def _file(

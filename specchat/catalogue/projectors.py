@@ -72,19 +72,22 @@ def is_for(projector: Path, target: Path) -> bool:
 def missing_projector(target: Reference) -> tuple[Reference, int | None] | None:
     """Return the projector that a target lacks here, and its size if the hub states it.
 
-    It is in the target's repository. None if there is none, if one is here, if the target reads
-    text only, or if the hub cannot be asked. The file of the target may be missing, too.
+    It is the catalogue's, or one in the target's repository. None if there is none, if one is here,
+    if the target reads text only, or if the hub cannot be asked. The file of the target may be
+    missing, too.
     """
+    from specchat.catalogue.catalogue_file import read_catalogue
     from specchat.hub.cache import find_present
     from specchat.hub.listing import files_soon
     from specchat.hub.offline import is_offline
 
     if is_offline() or not _may_lack_one(target):
         return None
-    listed = files_soon(target.repository, target.revision)
-    found = {
+    entries = read_catalogue().entries.values()
+    named = [entry.projector for entry in entries if entry.target == target]
+    found = {projector: projector.size for projector in named if projector} or {
         Reference(target.repository, file.path, target.revision): file.num_bytes
-        for file in listed
+        for file in files_soon(target.repository, target.revision)
         if _may_go_with(file.path, target.file)
     }
     is_here = any(map(find_present, found))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,11 @@ from specchat.catalogue.catalogue_file import (
 from specchat.catalogue.entry import HEAD_KINDS, Entry
 from specchat.catalogue.fit import CONTEXT, GB, memory_of, need_of, size_of
 from specchat.catalogue.pairs import find_pair, load_pairs
+from specchat.catalogue.projectors import NAMES
 from specchat.errors import CatalogueError, ModelNotFound
 from specchat.gguf.draft_kinds import KINDS
 from specchat.hub.pins import pinned
-from specchat.hub.references import Reference, is_commit
+from specchat.hub.references import MAIN, Reference, is_commit
 
 OWN = """
 [file.small]
@@ -225,6 +227,11 @@ PIN = "[pair.x.target]\nrepository = 'a/b'\nfile = 'c.gguf'\n"
             f"{TARGET}active_share = 60",
             "4: pair x: active_share must be a number above 0 and at most 1, not 60",
         ),
+        (
+            f"{TARGET}projector = {{ repository = 'a/b', file = 'mmproj.gguf' }}",
+            "4: pair x: the projector must be in the target's repository",
+        ),
+        (f"{TARGET}[pair.x.projector]\nfile = 'a'", "4: pair x: 'repository' is missing"),
         (f"{TARGET}[file.y]\nrepository = 'a/b'", "4: file y: 'file' is missing"),
         (
             f"{TARGET}[files.y]\nrepository = 'a/b'",
@@ -378,6 +385,18 @@ def test_what_a_pair_needs_is_read(own: Path) -> None:
 
     assert entry.memory_gb == {4096: 5.5, 32768: 9}
     assert entry.active_share == 0.17
+
+
+def test_projectors_are_pinned_and_named_by_their_convention() -> None:
+    """Those that come with specchat; a file by its name is the pinned one."""
+    found = [each.projector for each in load_entries().values() if each.projector]
+    assert len(found) >= 3
+    for projector in found:
+        assert fnmatchcase(projector.name, NAMES)
+        assert projector.size
+        assert len(projector.sha256 or "") == 64
+        if projector.revision == MAIN:
+            assert known(Reference(projector.repository, projector.file)) == projector
 
 
 def test_each_kind_of_head_has_its_title_in_the_catalogue() -> None:

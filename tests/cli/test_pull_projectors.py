@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.catalogue.projectors import projector_for
 from specchat.cli import main, pull
 from specchat.planning.device import Machine
+from specchat.wording import size_text
 
 REPO, TARGET, PROJECTOR = "org/Sees-2B-GGUF", "Sees-2B-Q8_0.gguf", "mmproj-F16.gguf"
 OWN = f"""
@@ -91,6 +93,30 @@ def test_a_pair_is_offered_one(
     command = f"images: `specchat pull {REPO}/{PROJECTOR}` fetches what makes it read them ("
     assert pulled(capsys, *words)[1].count(command) == is_offered
     assert command not in pulled(capsys, *words)[1]  # it was declined
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_pair_names_its_own(
+    is_right: bool,
+    hub: HubServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With its size and checksum: no list of the repository is needed, and no wrong file taken."""
+    content = hub.files[REPO, "c" * 40, PROJECTOR]
+    hub.files[REPO, "c" * 40, PROJECTOR] = content if is_right else bytes(len(content))
+    hub.put("org/Small-GGUF", "small.gguf", hub.files[REPO, "c" * 40, TARGET])
+    own_catalogue_path().parent.mkdir(parents=True)
+    own_catalogue_path().write_text(
+        f'{OWN}projector = {{ repository = "{REPO}", file = "{PROJECTOR}", bytes = {len(content)},'
+        f' sha256 = "{hashlib.sha256(content).hexdigest()}" }}'
+    )
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    paths, err = pulled(capsys, "sees")
+    assert f"pull {PROJECTOR} ({size_text(len(content))}), too, to read images?" in err
+    assert projector_for(paths[0]) == (paths[2] if is_right else None)
+    assert ("without its projector: " in err) != is_right
+    assert not any("/tree/" in seen.path for seen in hub.seen)
 
 
 @pytest.mark.parametrize(("answer", "is_taken"), [("y\n", True), ("\n", False), ("", False)])
