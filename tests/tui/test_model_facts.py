@@ -34,8 +34,7 @@ from specchat.tui.app import ChatApp
 from specchat.tui.controllers.pulls import PullState
 from specchat.tui.screens.file_screen import FileScreen, _parent, completed, entries_of
 from specchat.tui.screens.model_rows import Columns, ModelRow
-from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.screens.pull_screen import PullScreen
+from specchat.tui.screens.model_screen import ModelScreen, question_before_pull
 from specchat.tui.setup import Offer, PairChoice
 from tables import table
 from tui.driving import screen_text, type_keys, until
@@ -117,8 +116,8 @@ async def test_all_facts_are_on_every_screen(size: tuple[int, int]) -> None:
 def test_a_download_that_is_too_large_says_so_first() -> None:
     """The question repeats what the list says of the memory; it is silent where there is enough."""
     needs = "needs 5.1 of 4.2 GB memory"
-    assert needs in PullScreen(Offer("big", "far", "9 GB", outlook=LARGE))._details
-    assert "memory" not in PullScreen(Offer("small", "far", "1 GB"))._details
+    assert needs in question_before_pull(Offer("big", "far", "9 GB", outlook=LARGE))._details
+    assert "memory" not in question_before_pull(Offer("small", "far", "1 GB"))._details
 
 
 @pytest.mark.slow(keep=1)

@@ -22,9 +22,10 @@ from specchat.cli.option_arguments import complete
 from specchat.hub.cache import find_present
 from specchat.hub.references import Reference
 from specchat.planning.device import Machine
+from specchat.tui.actions.pair_actions import _offer_projector
 from specchat.tui.app import ChatApp
+from specchat.tui.screens.dialogs import ConfirmScreen
 from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.screens.pull_screen import PullScreen
 from tui.driving import hint, say, screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +81,7 @@ async def ask_to_pull(pilot: Any, name: str = "sees") -> OptionList:
     pairs.highlighted = pairs.get_option_index(name)
     await pilot.pause()
     await pilot.press("enter")
-    await until(pilot, lambda: isinstance(pilot.app.screen, PullScreen))
+    await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmScreen))
     answers: OptionList = pilot.app.screen.query_one(OptionList)
     return answers
 
@@ -100,7 +101,7 @@ async def test_a_pair_is_pulled_with_its_projector_or_without(
         assert " kB), to read images" in screen_text(app)
         assert answers.highlighted == 0
         await pilot.press(*keys)
-        await until(pilot, lambda: not isinstance(app.screen, PullScreen))
+        await until(pilot, lambda: not isinstance(app.screen, ConfirmScreen))
         assert isinstance(app.screen, ModelScreen)
         await until(pilot, lambda: not app.pulls.running)
         assert app.pulls.arrived == ("sees" if num_files else "")
@@ -121,7 +122,7 @@ async def test_a_chosen_answer_stays_chosen_when_the_hub_answers(hub: HubServer)
         hub.listing.set()
         await until(pilot, lambda: answers.option_count == 3)
         await pilot.press("enter")
-        await until(pilot, lambda: not isinstance(app.screen, PullScreen))
+        await until(pilot, lambda: not isinstance(app.screen, ConfirmScreen))
         assert app.pulls.latest == {}
 
 
@@ -131,7 +132,7 @@ async def test_the_first_run_asks_it_in_the_same_question() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: "Ctrl+Y downloads sees" in hint(app))
         await pilot.press("ctrl+y")
-        await until(pilot, lambda: isinstance(app.screen, PullScreen))
+        await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
         await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 3)
         await pilot.press("down", "enter")
         await until(pilot, lambda: "sees is installed" in hint(app))
@@ -147,7 +148,7 @@ async def test_a_file_of_the_hub_is_asked_about_by_its_name(
     app = chat_with_catalogue()
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, f"/models {file}", wait=False)
-        await until(pilot, lambda: isinstance(app.screen, PullScreen))
-        asking = PullScreen._offer_projector.__name__
+        await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
+        asking = _offer_projector.__name__
         await until(pilot, lambda: all(each.name != asking for each in app.workers))
         assert app.screen.query_one(OptionList).option_count == num_answers

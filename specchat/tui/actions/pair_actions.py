@@ -2,18 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from specchat.catalogue.outlook import Outlook
+from specchat.catalogue.projectors import missing_projector
 from specchat.chat.answer_statistics import AnswerTotals, measured_pairs
+from specchat.errors import SpecchatError
 from specchat.hub.names import looks_like_name
+from specchat.hub.references import Reference
 from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
-from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.screens.pull_screen import PullScreen
+from specchat.tui.screens.dialogs import ConfirmScreen
+from specchat.tui.screens.model_screen import ModelScreen, question_before_pull
 from specchat.tui.setup import Offer, PairChoice
+from specchat.wording import size_text
 
 NUM_ANSWERS = 300
 """The latest answers that say how fast pairs are; reading them takes 15 ms of the screen's time."""
@@ -86,9 +91,11 @@ class PairActions:
         self.view.app.run_worker(self._ask_to_pull(offer))
 
     async def _ask_to_pull(self, offer: Offer) -> None:
-        question = PullScreen(offer)
+        question = question_before_pull(offer)
+        looking = self.view.app.run_worker(_offer_projector(question, offer))
         if await self.view.app.push_screen_wait(question):
-            self.state.pulls.start(replace(offer, references=question.references))
+            more = (looking.result,) if question.chose_more and looking.result else ()
+            self.state.pulls.start(replace(offer, references=(*offer.references, *more)))
 
     def use(self, offer: Offer) -> None:
         """Load another pair, unless an answer is being written; restart an ended engine."""
@@ -146,6 +153,20 @@ class PairActions:
         self.state.pulls.recent = ""
         self.state.conversations.pair = choice.name
         self.state.pair_controller.use(choice)
+
+
+async def _offer_projector(question: ConfirmScreen, offer: Offer) -> Reference | None:
+    """Offer to download what makes the target read images, too, and return it."""
+    for reference in offer.references:
+        if reference.name != offer.outlook.target:  # a draft, or a head
+            continue
+        with suppress(OSError, SpecchatError):  # it is only not offered
+            if found := await asyncio.to_thread(missing_projector, reference):
+                projector, num_bytes = found
+                size = f" ({size_text(num_bytes)})" if num_bytes else ""
+                question.offer_more(f"Download with {projector.name}{size}, to read images")
+                return projector
+    return None
 
 
 def names_file(words: str) -> bool:

@@ -29,6 +29,8 @@ STYLES = Path(__file__).parents[1] / "dialogs.tcss"
 FEW = 4
 """A list of up to this many choices fits on any screen; a longer one gets all the height."""
 MAX_LISTED = 200
+MORE = "more"
+"""The id of the answer that says yes to more."""
 PREVIEW_SECONDS = 0.15
 """How long the cursor rests on a choice before it shows."""
 LONGEST_EXCERPT = 60
@@ -238,16 +240,27 @@ class ConfirmScreen(Dialog[bool]):
         """Store the question; yes is highlighted first, so Enter confirms."""
         super().__init__(question)
         self._details = details
-        self._answers = yes, no
+        self._answers = [Option(answer) for answer in (yes, no)]
+        self.chose_more = False
+        """Whether the answer was yes to more, if that was offered."""
 
     def content(self) -> ComposeResult:
         """Put the details above the answers."""
         yield Static(self._details, classes="details", markup=False)
         yield _Answers(*self._answers, markup=False)
 
+    def offer_more(self, answer: str) -> None:
+        """Put another way to say yes before no, whenever it is known."""
+        self._answers.insert(1, Option(in_one_line(answer), id=MORE))
+        if answers := self.query_one_optional(_Answers):
+            highlighted = answers.highlighted_option
+            answers.set_options(self._answers)
+            answers.highlighted = self._answers.index(highlighted) if highlighted else 0
+
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return the answer."""
-        self.dismiss(event.option_index == 0)
+        self.chose_more = event.option_id == MORE
+        self.dismiss(self.chose_more or event.option_index == 0)
 
 
 def deletion(question: str, content: str, undo: str) -> ConfirmScreen:

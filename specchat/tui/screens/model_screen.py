@@ -14,22 +14,38 @@ from textual.widgets.option_list import Option
 from specchat.catalogue.outlook import Outlook
 from specchat.chat.answer_statistics import AnswerTotals
 from specchat.errors import SpecchatError
+from specchat.hub.cache import cache_root
 from specchat.hub.offline import is_offline
 from specchat.safe_text import harmless
 from specchat.tui.controllers.pulls import Pulls
-from specchat.tui.screens.dialogs import Dialog
+from specchat.tui.screens.dialogs import ConfirmScreen, Dialog
 from specchat.tui.screens.file_screen import FileScreen
 from specchat.tui.screens.listed_pairs import ListedPairs
 from specchat.tui.screens.model_rows import Columns, ModelRow
 from specchat.tui.setup import Offer
 from specchat.tui.widgets.filter_input import FilterInput
 from specchat.tui.widgets.grouped_list import GroupedList
+from specchat.wording import progress_percent, rate_text
 
 OFFLINE = "Start specchat without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE."
 OPEN = "open a file"
 """The id of the entry that asks for a file; no pair has this name."""
 TITLE = "Models"
 MIN_HEIGHT_FOR_GAPS = 30
+
+
+def question_before_pull(offer: Offer) -> ConfirmScreen:
+    """Return the question before a download: how large it is, its licence, and where it goes."""
+    installed = f", {progress_percent(offer.share)} already downloaded" if offer.share else ""
+    details = f"{offer.description}\n\nsize     {offer.size}{installed}"
+    if offer.outlook.memory and not offer.outlook.fits:
+        details += f"\nmemory   too large for this machine: needs {offer.outlook.memory}"
+    if offer.outlook.rate:
+        details += f"\nspeed    about {rate_text(offer.outlook.rate)} on this machine"
+    details += f"\nlicence  {offer.licence or 'see its page on the hub'}"
+    details += f"\nto       {cache_root()}\n"
+    details += "".join(f"\n{reference}" for reference in offer.references)
+    return ConfirmScreen(f"Download {offer.name}?", harmless(details), "Download", "Not now")
 
 
 class PairSource(Protocol):
