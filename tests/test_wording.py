@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import specchat
+from specchat.chat.answer_statistics import add_up
 from specchat.gguf.origin import DraftOrigin
 from specchat.wording import (
     answer_line,
@@ -13,6 +14,7 @@ from specchat.wording import (
     duration_text,
     gain_text,
     positions_text,
+    short_line,
     size_text,
     speculation_line,
     speedup_range,
@@ -133,6 +135,19 @@ def test_a_line_has_the_speedup_of_a_speculative_answer() -> None:
         "50.0 tokens/s · 30 tokens · 50 % of 40 draft tokens accepted · 3.00 tokens per target pass"
         " · 1.44x faster"
     )
+
+
+def test_a_line_has_the_rate_that_its_speedup_was_measured_by() -> None:
+    """Without what repeats a passage, as the chat and tables show it."""
+    stats = {
+        "generated_tokens": 500, "tokens_per_second": 27.8, "drafted": 40, "acceptance_rate": 0.5,
+        "speedup": 0.91, "repeated": 300, "counted_s": 10.0, "counted_tokens": 181,
+    }  # fmt: skip
+
+    for line in (answer_line(stats), short_line(stats)):
+        assert line.startswith("18.1 tokens/s · ")
+    assert answer_line({**stats, "repeated": 0}).startswith("27.8 tokens/s · ")
+    assert f"{add_up([stats]).tokens_per_second:.1f}" == "18.1"
 
 
 def test_a_line_says_how_large_trees_were() -> None:
