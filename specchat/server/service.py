@@ -3,9 +3,9 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
@@ -30,6 +30,8 @@ from specchat.sharing.tickets import QueueFull, Ticket
 Result = TypeVar("Result")
 PLAIN_NAME = "plain"
 """What plain decoding is called in a model's name."""
+MOST_SCORING = 32
+"""Requests whose prompts are scored at a time, each of which may have hundreds."""
 CLIENT = re.compile(r"[\w.-]+")
 CLIENT_NAMES = {"claude-cli": "claude", "codex_cli_rs": "codex", "codex_exec": "codex"}
 """What clients are called that name themselves otherwise in User-Agent."""
@@ -75,7 +77,7 @@ class Service:
         self.created = int(time())
         self.activity = Activity()
         self.observers: list[Observer] = [self.activity.observe]
-        self._number = 0
+        self._number = self._num_scoring = 0
         self._tickets: set[Ticket] = set()
         self._is_ending = False
 
@@ -196,6 +198,17 @@ class Service:
             return act(*given)
 
         return await done_on(self._reading, do)
+
+    @contextmanager
+    def scoring(self) -> Iterator[None]:
+        """Count a request whose prompts are scored, which no queue holds. Raises QueueFull."""
+        if self._num_scoring >= MOST_SCORING:
+            raise QueueFull(f"{self._num_scoring} requests are being scored: try again later")
+        self._num_scoring += 1
+        try:
+            yield
+        finally:
+            self._num_scoring -= 1
 
     async def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
         """Return the likely tokens in the place of each of a text's, as `Engine.score` does.

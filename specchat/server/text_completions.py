@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from time import time
 from typing import Annotated, Any, ClassVar
@@ -70,6 +71,11 @@ class _TextReply:
         """Return the usage of all choices, in which each prompt counts once."""
         done = zip(self.prompt_numbers, self.reply.done, strict=not self.is_empty)
         return joint_usage(list(done), self.num_read)
+
+    def scoring(self) -> AbstractContextManager[None]:
+        """Return what counts the request as long as its prompts are scored."""
+        is_scored = self.has_echo and self.num_logprobs is not None
+        return self.reply.service.scoring() if is_scored else nullcontext()
 
     async def echoed(self, index: int) -> "_Echo":
         """Return what is given back of a choice's prompt: read once for all choices of it."""
@@ -216,39 +222,43 @@ def _are_tokens(given: Any) -> bool:
 async def _whole(text: _TextReply) -> dict[str, Any]:
     """Return the whole reply."""
     requests, choices, figures = text.reply.requests, list[dict[str, Any]](), dict[str, Any]()
-    for index, request in enumerate(requests):
-        echo = await text.echoed(index)
-        logprobs = await text.reply.service.off_loop(text.logprobs, echo)
-        if text.is_empty:
-            choices.append(_choice(index, echo.text, "length", logprobs))
-            continue
-        ended = await text.reply.whole(request)
-        answer, figures = ended.answer, ended.figures
-        if logprobs:
-            logprobs.add(answer.chunks)
-        choice = _choice(index, echo.text + answer.text, _finish_of(answer), logprobs)
-        choices.append(choice if len(requests) == 1 else {**choice, **figures})
+    with text.scoring():
+        for index, request in enumerate(requests):
+            echo = await text.echoed(index)
+            logprobs = await text.reply.service.off_loop(text.logprobs, echo)
+            if text.is_empty:
+                choices.append(_choice(index, echo.text, "length", logprobs))
+                continue
+            ended = await text.reply.whole(request)
+            answer, figures = ended.answer, ended.figures
+            if logprobs:
+                logprobs.add(answer.chunks)
+            choice = _choice(index, echo.text + answer.text, _finish_of(answer), logprobs)
+            choices.append(choice if len(requests) == 1 else {**choice, **figures})
     extra = figures if len(requests) == 1 else {}
     return text.record(choices=choices, usage=text.usage(), **extra)
 
 
 async def _streamed(text: _TextReply) -> AsyncGenerator[bytes, None]:
     """Yield the reply as server-sent events."""
-    for index, request in enumerate(text.reply.requests):
-        reading = asyncio.ensure_future(text.echoed(index))
-        try:
-            while not (await asyncio.wait([reading], timeout=SECONDS_TO_COMMENT))[0]:
-                yield comment("scoring the prompt")
-        finally:
-            reading.cancel()  # what the client no longer waits for
-        echo = reading.result()
-        logprobs = await text.reply.service.off_loop(text.logprobs, echo)
-        if text.is_empty:
-            ended = event(text.record(choices=[_choice(index, "", "length", None)]))
-            yield text.echo_event(index, echo, logprobs) + ended
-            continue
-        async for data in text.reply.streamed(request, _TextEvents(text, index, echo, logprobs)):
-            yield data
+    with text.scoring():
+        for index, request in enumerate(text.reply.requests):
+            reading = asyncio.ensure_future(text.echoed(index))
+            try:
+                while not (await asyncio.wait([reading], timeout=SECONDS_TO_COMMENT))[0]:
+                    yield comment("scoring the prompt")
+            finally:
+                reading.cancel()  # what the client no longer waits for
+            echo = reading.result()
+            logprobs = await text.reply.service.off_loop(text.logprobs, echo)
+            if text.is_empty:
+                ended = event(text.record(choices=[_choice(index, "", "length", None)]))
+                yield text.echo_event(index, echo, logprobs) + ended
+                continue
+            async for data in text.reply.streamed(
+                request, _TextEvents(text, index, echo, logprobs)
+            ):
+                yield data
     if text.wants_usage:
         yield event(text.record(choices=[], usage=text.usage()))
     yield DONE

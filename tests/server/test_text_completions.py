@@ -164,6 +164,24 @@ def test_a_prompt_that_is_only_read_may_not_be_too_long(
         assert (error["n_prompt_tokens"] > context + 1) is is_far
 
 
+@table("is_streamed", [False, True])
+def test_so_many_requests_are_scored_at_a_time(
+    demo_server: Running, monkeypatch: pytest.MonkeyPatch, is_streamed: bool
+) -> None:
+    """The next one is refused as by a full queue; others are answered, and it is later."""
+    monkeypatch.setattr("specchat.server.service.MOST_SCORING", 1)
+    body = {"prompt": TEXT, "max_tokens": 1, "echo": True, "logprobs": 1, "stream": is_streamed}
+    with demo_server.service.scoring():
+        refused = demo_server.client.post("/v1/completions", json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "queue_full")
+        assert refused.headers["retry-after"]
+        for field in ("echo", "logprobs"):
+            others = {name: each for name, each in body.items() if name != field}
+            assert demo_server.client.post("/v1/completions", json=others).status_code == 200
+    for _ in range(2):
+        assert demo_server.client.post("/v1/completions", json=body).status_code == 200
+
+
 def test_scoring_ends_with_the_server_and_with_its_client(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
