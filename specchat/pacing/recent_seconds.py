@@ -138,10 +138,9 @@ class SharedSeconds(RecentSeconds):
     """An answer's share of the seconds of passes that several answers share.
 
     A pass over n tokens of each reads as many times n as answers share it: shorter parts are padded
-    to that. All of them wait for what a draft adds to the pass, whether they draft or not. So those
-    that do are charged with what it adds for all, each with as much of it as there are others that
-    draft. Where a pass over the draft by itself is made if padding the others would take longer, it
-    is never more than that.
+    to that. All of them wait for what a draft adds to the pass, whether they draft or not. So what
+    it adds for all is divided among those that draft. Where padding the others would take longer, a
+    draft gets a pass by itself, and never costs more than that.
     """
 
     def __init__(
