@@ -8,6 +8,7 @@ import os
 import sqlite3
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -43,7 +44,7 @@ from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.image_view import ImageView
 from specchat.tui.widgets.protocol_picture import protocol_widgets
 from specchat.tui.widgets.shown_picture import BlockPicture, block_strips, cells_of, way_of
-from tui.driving import PATIENCE, frame_text, panel_text, race, say, screen_text, until
+from tui.driving import PATIENCE, frame_text, panel_text, race, say, screen_text, status, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (100, 40)
@@ -298,18 +299,25 @@ async def test_an_image_that_is_gone_from_the_history_is_named(tmp_path: Path) -
 async def test_a_question_waits_while_its_images_are_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In sight, and kept as one that waits; the chat goes on meanwhile."""
+    """In sight, and kept as one that waits; the chat goes on meanwhile, and says what it does."""
     hold = threading.Event()
-    monkeypatch.setattr("specchat.system.clone.set_up_images", partial(wait_for, hold))
+
+    def set_up(on_line: Callable[[str], object], **_: bool) -> str:
+        on_line("building what reads images")
+        return wait_for(hold)
+
+    monkeypatch.setattr("specchat.system.clone.set_up_images", set_up)
     script = Script(takes_images=True)
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "What is @cat.png?", wait=False)
         await until(pilot, lambda: "Queued: What is @cat.png?" in frame_text(app))
+        await until(pilot, lambda: status(app) == "building what reads images")
         assert script.asked == []
         hold.set()
         await until(pilot, lambda: bool(script.asked) and app.answers.current is None)
         assert "Queued" not in frame_text(app)
+        assert "building" not in status(app)
     assert shown_to(script) == [CAT]
 
 

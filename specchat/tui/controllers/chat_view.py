@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.texts.ghost_text import Ghost
 
-Subject: TypeAlias = Literal["history", "progress", "context", "engine"]
+Subject: TypeAlias = Literal["history", "progress", "images", "context", "engine"]
 """The subjects of the status line, the most urgent first."""
 PRESSING: tuple[Subject, ...] = get_args(Subject)
 

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.images.image import Image
@@ -67,7 +66,7 @@ class ImageChecks:
 
         found, num_tokens = None, 0
         try:
-            wrong = set_up_images(partial(self.post, self.view.notify), again=again)
+            wrong = set_up_images(self._say, again=again)
             if wrong:
                 self._without_set_up.add(image.digest)
             else:
@@ -76,6 +75,7 @@ class ImageChecks:
             wrong = str(error) or type(error).__name__
             if not isinstance(error, SpecchatError):
                 wrong = f"{image.name} cannot be checked: {wrong}"
+        self._say("")
         self._wrong[image.digest] = wrong
         if found is None:
             return CheckedImage(image, wrong=wrong)
@@ -137,6 +137,10 @@ class ImageChecks:
             return f"{TEXT_ONLY.capitalize()}. {words}."
         new = f"{self.key_of('new')} starts a new chat"
         return f"{TEXT_ONLY.capitalize()}, and this chat has images. {words}, {new}."
+
+    def _say(self, words: str) -> None:
+        """Show how what reads images is set up, for as long as that takes: a minute or two."""
+        self.post(self.view.say, words, "images")
 
     def _count(self, image: Image) -> int:
         session, facts = self.pair_controller.session, self.pair_controller.facts
