@@ -29,7 +29,7 @@ than a head can catch up on afterwards."""
 MOST_ROUNDS, ENOUGH_SECONDS = 40, 20.0
 """The answer is raced again until the verdict is sound, up to so many times and seconds."""
 TOO_BUSY = "too close or too busy to tell"
-NOTHING_DRAFTED = "no speedup: nothing was drafted"
+NOTHING_DRAFTED = "no speedup: the race drafted nothing"
 
 RaceProgress = Callable[[str], object]
 """Called with how far a race is."""

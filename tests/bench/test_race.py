@@ -85,7 +85,7 @@ def test_a_race_without_drafts_says_so() -> None:
     race = race_of(gain=Gain())
     race = replace(race, speculative=replace(race.plain))
 
-    assert race.summary() == "no speedup: nothing was drafted"
+    assert race.summary() == "no speedup: the race drafted nothing"
     for seconds in (1.0, 3.0):
         assert not any("tokens/s" in line.plain for line in frame(race, seconds, 80, 12))
 
