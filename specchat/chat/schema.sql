@@ -50,7 +50,7 @@ CREATE TABLE shown ( -- the images of messages
     digest TEXT NOT NULL REFERENCES image,
     PRIMARY KEY (message, place)
 );
-CREATE TABLE used ( -- the largest numbers that rows had before they were removed
+CREATE TABLE used ( -- numbers up to these, which removed rows may have had, are not given again
     conversation INTEGER NOT NULL,
     message INTEGER NOT NULL
 );
