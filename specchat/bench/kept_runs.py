@@ -60,7 +60,7 @@ class KeptRuns:
     def _append(self, text: str) -> None:
         try:
             make_private(self.path.parent)
-            with open_private(self.path, "a") as file:
+            with open_private(self.path) as file:
                 file.write(text)
         except OSError as error:
             raise SpecchatError(f"cannot write {self.path}: {error.strerror}") from None

@@ -118,7 +118,7 @@ class TrainDerivation:
         request, trainee = self._request, self._trainee()
         path = derived_path(self._header, trainee.method)
         if request.prompts.texts or request.prompts.questions:
-            open_private(self.work / OWN, "a").close()
+            open_private(self.work / OWN).close()
         with scratch_file(path) as scratch:
             trainee.training.restore(self.work / trainee.checkpoint)
             write_private(scratch, trainee.file())
@@ -250,7 +250,7 @@ class TrainDerivation:
             f" {percent(sampled)} at 0.8; {speedup_text(rate * costs.target[1])} predicted{full}"
         )
         self._report(line)
-        with open_private(self.work / "training.log", "a") as log:
+        with open_private(self.work / "training.log") as log:
             print(line, file=log)
 
     def _origin(

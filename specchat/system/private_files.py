@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from stat import S_IMODE, S_ISREG
-from typing import Any, Literal, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import platformdirs
 
@@ -89,9 +89,9 @@ def write_new(path: Path, data: bytes, mode: int = 0o600) -> None:
         raise
 
 
-def open_private(path: Path, mode: Literal["w", "x", "a"]) -> TextIO:
-    """Open a text file for writing; a new file is readable by the user alone."""
-    return open(path, mode, encoding="utf-8", opener=partial(os.open, mode=0o600))
+def open_private(path: Path) -> TextIO:
+    """Open a text file to add to; a new file is readable by the user alone."""
+    return open(path, "a", encoding="utf-8", opener=partial(os.open, mode=0o600))
 
 
 def read_json(path: Path, kind: type[T], default: D) -> T | D:

@@ -10,7 +10,7 @@ from textual.app import SuspendNotSupported
 from specchat.chat.text_files import decoded
 from specchat.errors import EditorFailed, SpecchatError
 from specchat.safe_text import harmless
-from specchat.system.private_files import open_private
+from specchat.system.private_files import write_new
 from specchat.system.text_editor import edit_file
 from specchat.tui.main_view import MainView
 
@@ -65,8 +65,7 @@ class ExternalEditor:
 
 
 def _write(path: Path, text: str) -> None:
-    with open_private(path, "x") as file:
-        file.write(f"{text}\n" if text else "")
+    write_new(path, f"{text}\n".encode() if text else b"")
 
 
 def _read(path: Path) -> str | None:
