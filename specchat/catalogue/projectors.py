@@ -110,15 +110,6 @@ def _may_lack_one(target: Reference) -> bool:
     return facts.kind == "chat" and not facts.is_head and projector_for(path) is None
 
 
-def _lacks_one(target: Path) -> bool:
-    """Return True if a target on this machine might read images with a projector not here."""
-    from specchat.catalogue.header_cache import HeaderCache
-
-    with HeaderCache() as cache:
-        facts = cache.of(target)
-    return facts.kind == "chat" and not facts.is_head and projector_for(target) is None
-
-
 def _may_go_with(file: str, target: str) -> bool:
     """Return True if a file in a repository is a projector, in a folder that a target is in."""
     from specchat.catalogue.model_names import model_words
