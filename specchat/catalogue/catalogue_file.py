@@ -18,7 +18,7 @@ from specchat.catalogue.entry_schema import (
     read_head,
     read_table,
 )
-from specchat.errors import CatalogueError, ModelNotFound
+from specchat.errors import CatalogueError, ModelNotFound, nearest
 from specchat.hub.references import MAIN, Reference
 from specchat.system.private_files import FOLDERS
 
@@ -88,7 +88,7 @@ def load_entries(path: Path | None = None) -> Mapping[str, Entry]:
 
 
 def find_entry(name: str) -> Entry:
-    """Return the entry of that name. Raises ModelNotFound, which lists the known names.
+    """Return the entry of that name. Raises ModelNotFound, which names the most similar one.
 
     Mistakes in other entries of the user's file do not matter. If the whole file is unreadable, it
     might redefine any pair, so all pairs but the demo pair raise CatalogueError.
@@ -98,8 +98,8 @@ def find_entry(name: str) -> Entry:
         return catalogue.entries[name]
     catalogue.require_sound()
     raise ModelNotFound(
-        f"there is no pair named {name!r}: choose one of {', '.join(catalogue.entries)},"
-        " or files with --target and --draft"
+        f"there is no pair named {name!r}{nearest(name, catalogue.entries)}:"
+        " `specchat list` names them all; --target and --draft take files"
     )
 
 

@@ -21,10 +21,12 @@ def test_the_demo_pair_is_there() -> None:
     assert pair.target.stat().st_size + pair.draft.stat().st_size < 25_000_000
 
 
-def test_an_unknown_pair_lists_those_there_are() -> None:
-    """The message helps."""
-    with pytest.raises(ModelNotFound, match=r"nonsense.*demo"):
-        find_pair("nonsense")
+def test_an_unknown_pair_names_the_most_similar_one() -> None:
+    """And the command that names all, which are too many for a line."""
+    with pytest.raises(
+        ModelNotFound, match=r"'qwen3-4' \(did you mean qwen3-4b\?\): `specchat list`"
+    ):
+        find_pair("qwen3-4")
 
 
 @pytest.mark.parametrize("content", ["[pair", "pair = 3", "[pair.x]\ntarget = 1", "[pear.x]"])

@@ -309,7 +309,7 @@ def test_a_machine_that_no_pair_fits_is_an_error(
 @table(
     ("words", "code", "message"),
     [
-        (["pull", "nonsense"], 1, "there is no pair named 'nonsense': choose one of demo"),
+        (["pull", "nonsense"], 1, "there is no pair named 'nonsense': `specchat list`"),
         (["pull", "one", "--draft", "a/b/c.gguf"], 2, "one is a pair and has a draft"),
         (["pull", "a/b/../c.gguf"], 2, "invalid Hugging Face file name"),
         (

@@ -446,6 +446,7 @@ def test_the_models_of_a_folder_become_pairs(
         (["{tmp}/text.gguf", "--check"], 2, "--check goes with files of the hub"),
         (["llama3.2:1b"], 1, "`ollama pull llama3.2:1b` fetches a model of Ollama"),
         (["nothing"], 1, "there is no pair named 'nothing'"),
+        (["dmeo"], 1, "there is no pair named 'dmeo' (did you mean demo?)"),
     ],
 )
 def test_what_cannot_be_pulled_is_one_line(
