@@ -1,10 +1,10 @@
 """The loop: draft, verify in one target pass, accept a prefix, add a token of the target's own.
 
-An answer by itself makes its passes (`decode`). Several at once ask for them, and are given rows of
-passes that they share (specchat.decoding.joint_loop).
+An answer by itself makes its passes. Several at once ask for them, and are given rows of passes
+that they share (specchat.decoding.joint_loop).
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from time import perf_counter
 from typing import TypeAlias
 
@@ -34,35 +34,13 @@ Steps: TypeAlias = Generator[Chunk | TargetPass | None, PassResult | None]
 None stands between two passes over its prompt."""
 
 
-def decode(
-    target: LanguageModel,
-    drafter: Drafter,
-    request: Request,
-    statistics: Statistics,
-    on_progress: PromptProgress | None = None,
-    pacer: Pacer | None = None,
-) -> Iterator[Chunk]:
-    """Decode one answer, yielding a chunk per step and updating the statistics.
-
-    The steps that the answer begins with come first and do not count in the statistics. The pacer
-    decides how much of the request's draft length is used; without one, all of it is.
-
-    Whenever a new chunk is yielded, the target's memory holds the prompt and all emitted tokens but
-    the last one that was not forced and those after it, so the generator may be closed at any
-    chunk; if reading the prompt was stopped, it holds a part of that. Raises ContextFull if the
-    prompt does not fit.
-    """
-    answer = Answer(target, drafter, request, statistics, on_progress, pacer)
-    for event in answer.steps():
-        if isinstance(event, Chunk):
-            yield event
-
-
 class Answer:
     """One answer while it is decoded: the transcript grows by a step at a time.
 
-    `num_sharing` answers that write share its passes, itself among them. In the present step it has
-    waited `waited_s` for the prompts of others.
+    The pacer decides how much of the request's draft length is used; without one, all of it is. The
+    statistics leave out the steps that the answer begins with, which come first. `num_sharing`
+    answers that write share its passes, itself among them. In the present step it has waited
+    `waited_s` for the prompts of others.
     """
 
     num_sharing = 1
@@ -118,7 +96,12 @@ class Answer:
         return self._statistics.prompt_s
 
     def steps(self) -> Steps:
-        """Yield the chunks of the answer, and the passes that it wants."""
+        """Yield the chunks of the answer, one a step, and the passes that it wants.
+
+        Whenever a new chunk is yielded, the target's memory holds the prompt and all emitted tokens
+        but the last one that was not forced and those after it, so the generator may be closed at
+        any chunk; if reading the prompt was stopped, it holds a part of that.
+        """
         transcript = self._transcript
         try:
             for chunk in transcript.repeated(self._request.begun):

@@ -105,11 +105,6 @@ def _has_prefix(text: str) -> bool:
     return text.lower().startswith(PREFIXES)
 
 
-def parse(text: str) -> Reference:
-    """Return the file that a name names. Raises InvalidOption."""
-    return parse_name(text).reference
-
-
 def parse_name(text: str) -> HubName:
     """Return the repository that a name stands for, with its other parts. Raises InvalidOption."""
     wanted = unicodedata.normalize("NFC", text.strip(AROUND))

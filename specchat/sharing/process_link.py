@@ -75,11 +75,6 @@ class ProcessLink:
         """The process's number."""
         return self._process.pid
 
-    @property
-    def exitcode(self) -> int | None:
-        """What the process ended with, None until then."""
-        return self._process.exitcode
-
     def is_alive(self) -> bool:
         """Return True until the process has ended."""
         return self._process.is_alive()

@@ -22,7 +22,7 @@ from specchat.cli import main, pull, pull_names
 from specchat.errors import DownloadFailed, ModelNotFound
 from specchat.hub import remote_header
 from specchat.hub.cache import find_present
-from specchat.hub.names import parse
+from specchat.hub.names import parse_name
 from specchat.hub.references import Reference
 from specchat.planning.device import Machine
 
@@ -81,7 +81,7 @@ def test_nothing_is_fetched_if_it_is_declined(
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     assert main(["pull", REPO]) == 1
     assert "nothing was fetched: name another of them" in capsys.readouterr().err
-    assert find_present(parse(f"{REPO}/Some-7B-Q4_K_M.gguf")) is None
+    assert find_present(parse_name(f"{REPO}/Some-7B-Q4_K_M.gguf").reference) is None
 
 
 def test_without_a_terminal_the_command_is_named(
@@ -141,7 +141,7 @@ def test_it_is_checked_and_removed_by_the_same_name(
     assert capsys.readouterr().out == f"right: {REPO}/Some-7B-Q8_0.gguf\n"
     assert main(["show", name]) == 0
     assert main(["rm", "--yes", name]) == 0
-    assert find_present(parse(f"{REPO}/Some-7B-Q8_0.gguf")) is None
+    assert find_present(parse_name(f"{REPO}/Some-7B-Q8_0.gguf").reference) is None
     assert hub.seen == []
     assert main(["pull", "--check", name]) == 1
     assert "is not installed: `specchat pull" in capsys.readouterr().err
@@ -504,7 +504,7 @@ def test_another_organizations_file_is_never_meant(
     assert main([*words, name]) == 1
     out, err = capsys.readouterr()
     assert "Some-7B-Q8_0" not in out + err
-    assert find_present(parse(f"{REPO}/Some-7B-Q8_0.gguf"))
+    assert find_present(parse_name(f"{REPO}/Some-7B-Q8_0.gguf").reference)
 
 
 @pytest.mark.slow

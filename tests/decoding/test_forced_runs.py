@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
+from decoding.toy_answers import GREEDY, WHOLE, ToyPair, decode, tokens_of
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.constraint import Constraint, Mask, Walk
 from specchat.decoding.distribution import Logits
-from specchat.decoding.loop import decode
 from specchat.decoding.ports import Drafter
 from specchat.decoding.request import Request
 from specchat.decoding.statistics import Statistics

@@ -14,6 +14,7 @@ from decoding.toy_answers import (
     GREEDY,
     WHOLE,
     ToyPair,
+    decode,
     remembered_distributions,
     tokens_of,
     verify_by_rejection,
@@ -21,7 +22,6 @@ from decoding.toy_answers import (
 from drafting.toy_vocabularies import MODELS, ToyModels, is_remembered
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.distribution import LARGEST_TABLE
-from specchat.decoding.loop import decode
 from specchat.decoding.ports import Drafter, DraftTask, Pacer, Rows
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.request import Request

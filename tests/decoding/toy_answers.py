@@ -12,9 +12,9 @@ import pytest
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.constraint import Mask
 from specchat.decoding.distribution import Distribution, Logits, Random
-from specchat.decoding.loop import decode
+from specchat.decoding.loop import Answer
 from specchat.decoding.noise import Noise
-from specchat.decoding.ports import Drafter
+from specchat.decoding.ports import Drafter, LanguageModel, Pacer, PromptProgress
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.request import Request
 from specchat.decoding.sampling import Sampler
@@ -103,17 +103,26 @@ class ToyPair:
             end_tokens=self.end_tokens,
             **options,
         )
-        return decode(
-            self.target,
-            self.drafter,
-            request,
-            self.statistics,
-            pacer=pacer,
-        )
+        return decode(self.target, self.drafter, request, self.statistics, pacer=pacer)
 
     def answer(self, *arguments: Any, **options: Any) -> list[int]:
         """Decode one answer and return its tokens."""
         return tokens_of(self.chunks(*arguments, **options))
+
+
+def decode(
+    target: LanguageModel,
+    drafter: Drafter,
+    request: Request,
+    statistics: Statistics,
+    on_progress: PromptProgress | None = None,
+    pacer: Pacer | None = None,
+) -> Iterator[Chunk]:
+    """Yield the chunks of an answer by itself."""
+    answer = Answer(target, drafter, request, statistics, on_progress, pacer)
+    for event in answer.steps():
+        if isinstance(event, Chunk):
+            yield event
 
 
 def tokens_of(chunks: Sequence[Chunk]) -> list[int]:

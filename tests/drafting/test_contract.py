@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from decoding.toy_answers import decode
 from drafting.toy_vocabularies import MODELS, ToyModels, is_remembered
 from specchat import drafter_registry
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.fixed_pacer import FixedPacer
-from specchat.decoding.loop import decode
 from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter, DraftTask, Rows
 from specchat.decoding.request import Request

@@ -17,7 +17,7 @@ from specchat.errors import ModelWontLoad
 from specchat.gguf.model_files import require_text
 from specchat.gguf.purpose import purpose_of, purpose_text
 from specchat.gguf.reader import read_header
-from specchat.hub.names import parse
+from specchat.hub.names import parse_name
 from specchat.hub.pins import keep_pin
 
 
@@ -58,7 +58,7 @@ def test_a_part_that_was_pulled_is_listed_for_what_it_is(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     part = written(tmp_path / "part.gguf", "clip", {})
     put_in_hub(tmp_path / "hub", "org/model", "mmproj.gguf", part.read_bytes())
-    reference = parse("org/model/mmproj.gguf")
+    reference = parse_name("org/model/mmproj.gguf").reference
     keep_pin(reference, reference)
 
     assert main(["list"]) == 0

@@ -19,7 +19,7 @@ from specchat.errors import Cancelled, DownloadFailed, InvalidOption
 from specchat.hub import listing
 from specchat.hub.cache import PART, blob_path, find_present, part_path
 from specchat.hub.hub_errors import RetryPolicy, explain, is_passing, seconds_to_wait
-from specchat.hub.names import parse
+from specchat.hub.names import parse_name
 from specchat.hub.references import Reference
 from tables import table
 
@@ -474,4 +474,4 @@ def test_a_wait_that_is_no_number_is_ignored() -> None:
 def test_a_name_too_long_for_a_file_is_refused_at_once() -> None:
     """Not only when all of it is here."""
     with pytest.raises(InvalidOption, match="invalid"):
-        parse("org/model/" + "x" * 300 + ".gguf")
+        _ = parse_name("org/model/" + "x" * 300 + ".gguf").reference

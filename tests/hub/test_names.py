@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from specchat.errors import InvalidOption
-from specchat.hub.names import HubName, is_hub_name, parse, parse_name
+from specchat.hub.names import HubName, is_hub_name, parse_name
 from tables import table
 
 REPO = "Org/Some-GGUF"
@@ -114,7 +114,7 @@ def test_a_name_is_written_as_it_can_be_typed_again(name: HubName) -> None:
 def test_a_file_is_wanted_where_one_is_needed() -> None:
     """The error says how to see the files."""
     with pytest.raises(InvalidOption, match=r"`specchat pull a/b:Q4` lists its files"):
-        parse("a/b:Q4")
+        _ = parse_name("a/b:Q4").reference
 
 
 @table(
@@ -130,4 +130,4 @@ def test_a_file_is_wanted_where_one_is_needed() -> None:
 def test_names_that_could_deceive_or_are_too_long_are_refused(file: str) -> None:
     """Marks that turn text around, invisible ones, and more bytes than a file system takes."""
     with pytest.raises(InvalidOption):
-        parse(f"a/b/{file}")
+        _ = parse_name(f"a/b/{file}").reference

@@ -6,7 +6,7 @@ import pytest
 
 from specchat.errors import InvalidOption
 from specchat.hub.cache import pointer_path, repository_folder
-from specchat.hub.names import parse
+from specchat.hub.names import parse_name
 from specchat.hub.references import Reference, endpoint
 from tables import table
 
@@ -38,7 +38,7 @@ def test_files_are_named_as_people_name_them(
     """By path, or by any address of the hub or of the mirror that HF_ENDPOINT names."""
     monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example/hub/")
 
-    assert parse(text) == reference
+    assert parse_name(text).reference == reference
 
 
 @table(
@@ -80,7 +80,7 @@ def test_files_are_named_as_people_name_them(
 def test_names_the_hub_does_not_allow_are_refused(text: str) -> None:
     """The error is one line; no path can leave its folder."""
     with pytest.raises(InvalidOption) as raised:
-        parse(text)
+        _ = parse_name(text).reference
 
     assert "\n" not in str(raised.value)
 

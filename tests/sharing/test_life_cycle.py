@@ -278,7 +278,7 @@ def test_closing_ends_an_answer_in_progress_without_force(
     next(stream)
     engine.close()
 
-    assert engine._process.exitcode == 0
+    assert engine._process._process.exitcode == 0
     with pytest.raises(EngineFailed):
         next(stream)
 
