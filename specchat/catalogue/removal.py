@@ -7,11 +7,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import load_entries
+from specchat.catalogue.catalogue_file import known, load_entries
+from specchat.catalogue.projectors import projector_for
 from specchat.catalogue.tuned_settings import tuned_drafts
 from specchat.errors import SpecchatError
 from specchat.gguf.split_files import split_names
-from specchat.hub.cache import PART, lock_path, paths_on_disk, repository_folder
+from specchat.hub.cache import PART, find_present, lock_path, paths_on_disk, repository_folder
 from specchat.hub.pins import drop_pin, pinned
 from specchat.hub.references import Reference
 from specchat.settings.sources import read_settings
@@ -31,11 +32,13 @@ class Removal:
 def plan_removal(name: str, references: Sequence[Reference]) -> Removal:
     """Return what removing a pair, or a single file, would delete.
 
-    Raises SettingsError or CatalogueError if the files' users cannot be determined.
+    Projectors that no other model reads images with go with theirs. Raises SettingsError or
+    CatalogueError if the files' users cannot be determined.
     """
     files = {reference: paths_on_disk(reference) for reference in references}
+    files |= {projector: paths_on_disk(projector) for projector in _left_alone(files)}
     has_pin = {
-        reference: any(pinned(part) != part for part in reference.parts) for reference in references
+        reference: any(pinned(part) != part for part in reference.parts) for reference in files
     }
     here = [file for file in files if files[file] or has_pin[file]]
     users = _users(name, files)
@@ -90,6 +93,21 @@ def user_of(path: Path) -> str | None:
             if named_path.resolve() == path.resolve():
                 return user
     return None
+
+
+def _left_alone(files: Mapping[Reference, Sequence[Path]]) -> Iterator[Reference]:
+    """Yield the projectors of files of which no other model in their repository makes use."""
+    going = {path for paths in files.values() for path in paths}
+    for reference in files:
+        path = find_present(reference)
+        projector = projector_for(path) if path else None
+        if not projector or projector in going:
+            continue
+        snapshots = repository_folder(reference.repository) / "snapshots"
+        rest = set(snapshots.rglob("*.gguf")) - going - {projector}
+        if not any(projector_for(other) == projector for other in rest):
+            file = "/".join(projector.relative_to(snapshots).parts[1:])
+            yield known(Reference(reference.repository, file, reference.revision))
 
 
 def _users(name: str, files: Mapping[Reference, Sequence[Path]]) -> dict[Reference, str]:

@@ -132,3 +132,19 @@ def test_on_a_terminal_a_projector_is_asked_about(
     assert f"pull {PROJECTOR} (" in err
     assert "), too, to read images?" in err
     assert [path.name for path in paths] == [TARGET, *[PROJECTOR] * is_taken]
+
+
+def test_a_projector_is_deleted_with_the_last_model_that_uses_it(
+    hub: HubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another quantization of the model keeps it."""
+    other = write_model(tmp_path / "b.gguf", "llama").read_bytes()
+    hub.put(REPO, "Sees-2B-Q4_K_M.gguf", other, commit="c" * 40)
+    (projector,) = pulled(capsys, f"{REPO}/{PROJECTOR}")[0]
+    targets = [pulled(capsys, f"{REPO}:{name}")[0][0] for name in ("Q8_0", "Q4_K_M")]
+    assert [projector_for(target) for target in targets] == [projector, projector]
+    for target in targets:
+        assert projector.is_file()
+        assert main(["rm", f"{REPO}/{target.name}", "--yes"]) == 0
+    assert not projector.is_file()
+    assert f"deleting {REPO}/{PROJECTOR}" in capsys.readouterr().err
