@@ -5,7 +5,7 @@ recorded by a fingerprint. A fine-tuned version has another one: whether the dra
 measured while it drafts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from math import isfinite
@@ -70,7 +70,8 @@ class Fingerprints(NamedTuple):
 
 def origin_of(header: Header) -> DraftOrigin | None:
     """Return the record in a draft's header, None for a model that is not a derived draft."""
-    texts = _texts(header, PREFIX, DraftOrigin.__dataclass_fields__)
+    keys = DraftOrigin.__dataclass_fields__
+    texts = [header.text(f"{PREFIX}{key}")[:LONGEST_TEXT] for key in keys]
     return DraftOrigin(*texts) if texts[0] else None
 
 
@@ -106,10 +107,6 @@ def other_weights_notice(target: Header, draft: Header) -> str:
         f"{draft.path.name} was made for other weights, {origin.target}: the first answers show"
         " whether it fits"
     )
-
-
-def _texts(header: Header, prefix: str, keys: Iterable[str]) -> list[str]:
-    return [header.text(f"{prefix}{key}")[:LONGEST_TEXT] for key in keys]
 
 
 def _is_trained_vector(tensor: Tensor) -> bool:

@@ -84,9 +84,9 @@ class FileScreen(Dialog[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Cancel")]
 
-    def __init__(self, title: str) -> None:
+    def __init__(self) -> None:
         """Start in the current folder."""
-        super().__init__(title)
+        super().__init__("Open a GGUF file")
         self._shown = ""
         """The path whose entries are listed."""
         self._names: list[str] = []

@@ -220,7 +220,7 @@ class ModelScreen(Dialog[None]):
     @work
     async def action_open_file(self) -> None:
         """Ask for a GGUF file, and use it."""
-        name = await self.app.push_screen_wait(FileScreen("Open a GGUF file"))
+        name = await self.app.push_screen_wait(FileScreen())
         if name:
             await self._pairs.open_file(name)
 
