@@ -314,10 +314,14 @@ class LocalEngine(Engine):
                 self._forget_spoiled()
 
     def _forget_spoiled(self) -> None:
-        """Forget the texts whose memory gave NaN, so that others do not read it."""
+        """Forget the texts whose memory gave NaN, so that others do not read it.
+
+        Copies may hold it, too: of a text that was stopped before it could give any.
+        """
         spoiled, self._spoiled = self._spoiled, []
         if spoiled and not self._is_closed:
             self._pair.clear([each.context for each in self._places if each not in spoiled])
+            self.parked.clear()
             for place in spoiled:
                 place.close_drafters()
 

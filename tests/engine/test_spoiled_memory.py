@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,3 +103,28 @@ def test_texts_beside_it_stay(
         assert stays.cached_tokens == len(PROMPTS[2]) - 1
         tokens, errors = together(engine, [request(0), request(1)])
         assert (tokens, errors) == (wanted[:2], [None, None])
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba"])
+def test_a_copy_of_a_stopped_text_spoils_one_answer_at_most(
+    shallow: WriteModel, tmp_path: Path, architecture: str
+) -> None:
+    """It is set aside before anything that it gives is looked at."""
+    target = with_nan(shallow(architecture), tmp_path / "target.gguf")
+    beginning = [3 + 7 * place % 240 for place in range(400)]
+    good = replace(request(0), prompt=beginning)
+    options = {**EXACT, "ctx": 512, "batch": 32, "flash_attention": "off", "cache_ram": 64}
+    with LocalEngine(Loading(target, **options)) as engine:
+
+        def stop(_: str, share: float) -> None:
+            if share > 0.95:
+                engine.stop()
+
+        wanted = answered(engine, good)
+        engine.forget()
+        bad = replace(good, prompt=[*beginning[:380], BAD, *beginning[:60]], on_progress=stop)
+        answered(engine, bad)
+        answered(engine, replace(good, prompt=[9, 8, 7] * 60))
+        with suppress(NotNumbers):
+            answered(engine, good)
+        assert answered(engine, good) == wanted
