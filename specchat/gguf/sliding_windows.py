@@ -31,6 +31,14 @@ NAMED_WINDOWS = frozenset({"gemma4", "granite_swa", "maple", "mimo2", "spark2_5"
 """Architectures whose files list the layers with a sliding window."""
 WITH_WINDOWS_IF_LARGE, LARGE = "exaone4", 64
 """An architecture of which only models of so many layers have them."""
+MAY_SLIDE_NONE = frozenset(
+    {
+        *("afmoe", "deepseek4", "gemma3", "laguna", "lfm2", "llama4", "mellum", "olmo2", "plamo3"),
+        "smallthinker",
+    }
+)
+"""Architectures that slide none where their files say that it has no length; others do all the
+same."""
 DEFAULT_WINDOWS = {"exaone-moe": 128, "exaone4": 4096, "gemma2": 4096, "llama4": 8192}
 
 
@@ -41,7 +49,9 @@ def window_of(header: Header) -> int:
         return 0
     if kind == WITH_WINDOWS_IF_LARGE and header.num_layers - header.num_heads != LARGE:
         return 0
-    return max(0, header.own("attention.sliding_window", DEFAULT_WINDOWS.get(kind, 0)))
+    stated = header.own("attention.sliding_window", DEFAULT_WINDOWS.get(kind, 0))
+    is_stated = f"{kind}.attention.sliding_window" in header.metadata
+    return max(int(is_stated and kind not in MAY_SLIDE_NONE), stated)
 
 
 def layers_with_window(header: Header, count: int) -> list[bool]:

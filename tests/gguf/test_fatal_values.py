@@ -153,6 +153,10 @@ def test_a_number_that_llama_cpp_takes_is_not_refused(header: Header, own: dict[
         ("llama4", {"attention__sliding_window": 0, "attention__sliding_window_pattern": 1}, None),
         ("exaone4", {"block_count": 64, "attention__sliding_window_pattern": 1}, NO_WINDOW),
         ("exaone4", {**WINDOW, "attention__sliding_window_pattern": 1}, None),
+        *(
+            (kind, {"attention__sliding_window": 0, "attention__sliding_window_pattern": 1}, reason)
+            for kind, reason in (("gemma2", NO_WINDOW), ("cohere2", NO_WINDOW), ("gemma3", None))
+        ),
         ("laguna", {**WINDOW, "block_count": 2}, None),
         ("lfm2", {}, None),
         ("lfm2", {"attention__head_count": 2}, "its 2 attention heads of 16 numbers"),
