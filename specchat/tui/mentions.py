@@ -22,8 +22,8 @@ from specchat.safe_text import harmless
 NAME = re.compile(r'(?<![^\s(\[{<"\'])@(?:"([^"\n]+)"|(\S+))')
 """A file name, in quotation marks if it contains spaces."""
 COPIED_NAME = "copied-{}.png"
-"""The name of a copied picture, which has no file, with its number."""
-COPIED = re.compile(COPIED_NAME.format(r"\d+").replace(".", r"\."))
+"""The name of a copied picture, which has no file: the same in every chat, by its digest."""
+COPIED = re.compile(COPIED_NAME.format(r"[0-9a-f]+").replace(".", r"\."))
 PUNCTUATION = ".,;:!?)]}>\"'"
 """Characters that may follow a name in a sentence and do not belong to it."""
 NO_PATH = (OSError, RuntimeError, ValueError)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
@@ -76,6 +77,19 @@ def shown_to(script: Script, number: int = -1) -> list[bytes]:
     return [each.data for each in images]
 
 
+def copied_name(data: bytes) -> str:
+    """Return the name that a copied picture gets in any chat."""
+    return f"copied-{sha256(data).hexdigest()[:8]}.png"
+
+
+async def attach_copied(pilot: Pilot[None], data: bytes) -> None:
+    """Attach the copied picture, and wait until its name is shown."""
+    app = pilot.app
+    assert isinstance(app, ChatApp)
+    await pilot.press(*"/attach", "enter")
+    await until(pilot, lambda: copied_name(data) in attached(app))
+
+
 def wait_for(event: threading.Event, *_: object, **__: object) -> str:
     """Set up what reads images once an event has happened."""
     event.wait(PATIENCE)
@@ -101,21 +115,19 @@ def test_images_are_named_as_texts_are(folder: Path) -> None:
     assert named_files("@cat.png", folder).missing == ["cat.png"]
 
 
-async def test_a_copied_picture_is_attached(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no file, and the name of none that is there; without one, a line says so."""
+async def test_a_copied_picture_is_attached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no file; without one, a line says so."""
     copied = [encoded(picture(7)), encoded(picture(8)), b""]
     monkeypatch.setattr("specchat.tui.actions.attaching.image_in_clipboard", lambda: copied.pop(0))
-    (folder / "copied-1.png").write_bytes(CAT)
     script = Script(["One.", "Two."], takes_images=True)
     app = chat(script)
     first, second = copied[:2]
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         composer = app.query_one(Composer)
-        await pilot.press(*"/attach", "enter")
-        await until(pilot, lambda: "copied-2.png" in attached(app))
+        await attach_copied(pilot, first)
         app.actions.attaching.attach()  # as from the palette, in the middle of a message
-        await until(pilot, lambda: "copied-3.png" in attached(app))
-        assert composer.text == "@copied-2.png @copied-3.png "
+        await until(pilot, lambda: copied_name(second) in attached(app))
+        assert composer.text == f"@{copied_name(first)} @{copied_name(second)} "
         await pilot.press(*"What?", "enter")
         await until(pilot, lambda: len(script.asked) == 1 and app.answers.current is None)
         assert shown_to(script) == [first, second]
@@ -129,32 +141,47 @@ async def test_a_copied_picture_stays_for_a_text_that_comes_back(
 ) -> None:
     """Another message was written meanwhile, and got a picture by another name."""
     copied = [encoded(picture(7)), encoded(picture(8))]
-    first = copied[0]
+    first, second = copied
     monkeypatch.setattr("specchat.tui.actions.attaching.image_in_clipboard", lambda: copied.pop(0))
     script = Script(["One."], takes_images=True)
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
         composer = app.query_one(Composer)
-        await pilot.press(*"/attach", "enter")
-        await until(pilot, lambda: "copied-1.png" in attached(app))
+        await attach_copied(pilot, first)
         composer.rewrite("@cat.png ")
         await until(pilot, lambda: "cat.png" in attached(app))
         composer.rewrite("")
-        await pilot.press(*"/attach", "enter")
-        await until(pilot, lambda: "copied-2.png" in attached(app))
-        await ask(pilot, script, "@copied-1.png What is it?")
+        await attach_copied(pilot, second)
+        await ask(pilot, script, f"@{copied_name(first)} What is it?")
     assert shown_to(script) == [first]
 
 
-async def test_a_question_is_not_sent_without_its_copied_picture() -> None:
-    """It waited in a chat that was closed: the text alone asks about nothing."""
-    script = Script(["One."], takes_images=True)
-    app = chat(script)
+async def test_a_question_is_not_sent_without_its_copied_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is recalled from an earlier chat; a picture that was copied since is another one."""
+    copied, history = [encoded(picture(7)), encoded(picture(8))], tmp_path / "data" / "history.db"
+    first, second = copied
+    monkeypatch.setattr("specchat.tui.actions.attaching.image_in_clipboard", lambda: copied.pop(0))
+    script, text = Script(["One."], takes_images=True), f"@{copied_name(first)} What is it?"
+    app = chat(script, history)
+    async with app.run_test(size=SIZE) as pilot:
+        await attach_copied(pilot, first)
+        await ask(pilot, script, text)
+    app = chat(script, history)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await say(pilot, "@copied-1.png, what is it?", wait=False)
-        await until(pilot, lambda: "@copied-1.png is gone: copy it again" in screen_text(app))
-        assert app.query_one(Composer).text == "@copied-1.png, what is it?"
-    assert not script.asked
+        await attach_copied(pilot, second)
+        composer = app.query_one(Composer)
+        composer.rewrite("")
+        await until(pilot, lambda: attached(app) == "")
+        await pilot.press("up", "up")  # the command was the last input
+        assert composer.text == text
+        await pilot.press("enter")
+        gone = f"@{copied_name(first)} is gone: copy it again"
+        await until(pilot, lambda: gone in screen_text(app))
+        assert composer.text == text
+    assert len(script.asked) == 1
+    assert shown_to(script) == [first]
 
 
 async def test_a_picture_is_attached_in_a_folder_that_cannot_be_entered(
@@ -172,8 +199,7 @@ async def test_a_picture_is_attached_in_a_folder_that_cannot_be_entered(
     monkeypatch.setattr(Path, "stat", refuse)
     app = chat(Script([], takes_images=True))
     async with app.run_test(size=SIZE) as pilot:
-        await pilot.press(*"/attach", "enter")
-        await until(pilot, lambda: "copied-1.png" in attached(app))
+        await attach_copied(pilot, CAT)
     assert not app.failure
 
 

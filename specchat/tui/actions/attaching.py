@@ -1,9 +1,8 @@
 """Files for the message being written: attached by a command, and removed by a click."""
 
 import asyncio
-import os
 from dataclasses import dataclass
-from itertools import count
+from hashlib import sha256
 
 from specchat.images.image import Image
 from specchat.system.current_folder import current_folder
@@ -44,16 +43,9 @@ class Attaching:
         self._mention(f"@{self._keep(found)}")
 
     def _keep(self, found: bytes) -> str:
-        """Keep a picture for messages and return its name, which no file here has."""
-        checks, folder = self.state.message_size.checks, current_folder()
-        names = (COPIED_NAME.format(number) for number in count(1))
-        name = next(
-            each
-            for each in names
-            if all(each != image.name for image in checks.known)
-            and not os.path.exists(folder / each)
-        )
-        checks.copied[name] = Image(found, name)
+        """Keep a picture for messages and return its name, which no other picture has."""
+        name = COPIED_NAME.format(sha256(found).hexdigest()[:8])
+        self.state.message_size.checks.copied[name] = Image(found, name)
         return name
 
     def _mention(self, mention: str) -> None:
