@@ -54,7 +54,8 @@ RETRY_SECONDS = 0.02
 
 BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA})
 """Transient errors; SQLITE_SCHEMA means that another program has just created the tables."""
-DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH})
+"""Errors of damage; SQLITE_MISMATCH means that a row's number is so large that none can follow."""
 WITHOUT_SCHEMA = sqlite3.SQLITE_ERROR
 """The error of a statement that does not match the schema, which must then be damaged."""
 SCHEMA = {
@@ -76,6 +77,13 @@ MOST_TRIES = 100_000
 """Ranges of a damaged table that are divided: row numbers may be damaged and far apart, too."""
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """The exceptions that reading a damaged file raises."""
+MOST_NUMBER = 1 << 62
+"""Numbers of rows are smaller, unless they are damaged; those that follow it would be no integers.
+"""
+REMOVE_DAMAGED_NUMBERS = tuple(
+    f"DELETE FROM {table} WHERE typeof({column}) <> 'integer' OR {column} >= {MOST_NUMBER}"  # noqa: S608 -- ours
+    for table, column in (("conversation", "id"), ("message", "id"), ("message", "conversation"))
+)
 ADD_CONVERSATIONS = (
     "INSERT INTO conversation (id, title, created, changed, leaf)"
     " SELECT conversation, 'Recovered', min(created), max(created), max(id) FROM message"
@@ -88,6 +96,12 @@ CLOSE_GAPS = (
     " WHERE parent >= id OR parent NOT IN (SELECT id FROM message)"
 )
 """Attaches the messages below a lost one to the message before it."""
+END_BRANCHES = (
+    "UPDATE conversation SET leaf ="
+    " (SELECT max(id) FROM message WHERE message.conversation = conversation.id)"
+    " WHERE leaf NOT IN (SELECT id FROM message)"
+)
+"""Ends a branch whose last message is lost with the newest one of its conversation."""
 LOST_NUMBERS = 1000
 """The numbers left out after damage: rows that cannot be read any more may have had them."""
 ALL_NUMBERS = {
@@ -97,10 +111,10 @@ ALL_NUMBERS = {
     " UNION SELECT message FROM shown",
 }
 """The numbers that rows have, or had before they were removed or lost."""
-KEEP_ALL_NUMBERS = (
-    "UPDATE used SET"  # noqa: S608 -- ours
-    f" conversation = {LOST_NUMBERS} + (SELECT max(id) FROM ({ALL_NUMBERS['conversation']})),"
-    f" message = {LOST_NUMBERS} + (SELECT max(id) FROM ({ALL_NUMBERS['message']}))"
+KEEP_ALL_NUMBERS = tuple(
+    f"UPDATE used SET {table} = {LOST_NUMBERS} + (SELECT max(id) FROM ({numbers})"  # noqa: S608 -- ours
+    f" WHERE typeof(id) = 'integer' AND id < {MOST_NUMBER})"
+    for table, numbers in ALL_NUMBERS.items()
 )
 """Leaves these out: other programs may still have a lost row open, and write to it."""
 KEEP_ONE_ROW = "DELETE FROM used WHERE rowid > 1"
@@ -381,10 +395,12 @@ def recover(damaged: Path, fresh: Path) -> tuple[int, int]:
         for table in ("conversation", "message", "steps", "image", "shown", "used", "preset"):
             _copy(table, source, target)
         for statement in (
+            *REMOVE_DAMAGED_NUMBERS,
             ADD_CONVERSATIONS,
             CLOSE_GAPS,
-            KEEP_ALL_NUMBERS,
+            *KEEP_ALL_NUMBERS,
             KEEP_ONE_ROW,
+            END_BRANCHES,
             *REMOVE_ORPHANS,
             FROM_VERSION_1,
         ):

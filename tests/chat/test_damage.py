@@ -18,6 +18,8 @@ from specchat.chat.database import Database, _readable, recover
 from specchat.chat.message_search import search_messages
 from specchat.chat.preset import Preset
 from specchat.chat.store import Store
+from specchat.chat.stored_steps import StoredSteps
+from specchat.decoding.chunk import Chunk
 from specchat.errors import StoreBusy, StoreFailed
 from specchat.images.image import Image
 
@@ -201,6 +203,47 @@ def test_a_recovered_file_gives_no_numbers_again(path: Path, lost: str) -> None:
         assert begun > number
         assert other.id > answer.id
         assert second.rows("SELECT count(*) FROM used", ()) == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("message.id", 2**63 - 1),
+        ("message.conversation", 2**63 - 1),
+        ("message.conversation", 1.5),
+        ("message.conversation", "abc"),
+        ("conversation.id", 2**63 - 1),
+        ("conversation.leaf", 2**63 - 1),
+        ("conversation.leaf", 1e300),
+        ("steps.message", 2**63 - 1),
+        ("used.conversation", 2**63 - 1),
+        ("used.message", 1e300),
+    ],
+)
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_damaged_number_keeps_nothing_from_being_written(
+    path: Path, column: str, value: object, is_known: bool
+) -> None:
+    """Not in the file as it is, nor in that with its readable rows, which keeps the others."""
+    table, name = column.split(".")
+    with Store(path) as store:
+        images = [Image(b"\x89PNG of a cat", "cat.png")]
+        last = store.add(store.begin().id, "user", "the last one", images=images)
+        steps = StoredSteps("target", (Chunk("the", (1,), ("target",), ("the",)),))
+        store.write(last.id, "the last one", finish="stop", steps=steps)
+    with closing(sqlite3.connect(path)) as file, file:
+        (newest,) = file.execute(f"SELECT max(rowid) FROM {table}").fetchone()  # noqa: S608
+        file.execute(f"UPDATE {table} SET {name} = ? WHERE rowid = ?", (value, newest))  # noqa: S608
+    with Store(path) as store:
+        if is_known:
+            store.note_damage(damage())
+        begun = trying_twice(store.begin)
+        added = trying_twice(partial(store.add, begun.id, "user", "And on."))
+        assert [each.id for each in store.tree(begun.id).values()] == [added.id]
+        assert 0 < added.id < 2**62
+        assert messages_of(store) in {NUM_CONVERSATIONS * NUM_MESSAGES + each for each in (1, 2)}
+        if "recovered" in store.notice:
+            assert all(store.tree(each.id).branch(each.leaf) for each in store.conversations())
 
 
 def refuse(*_: object) -> None:
