@@ -136,6 +136,27 @@ async def test_a_copied_picture_is_attached(monkeypatch: pytest.MonkeyPatch) -> 
         assert composer.text == ""
 
 
+async def test_quitting_waits_for_no_copied_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be seconds away; a line says that the chat waits for it."""
+    hold, threads = threading.Event(), list[threading.Thread]()
+
+    def copied() -> bytes:
+        threads.append(threading.current_thread())
+        wait_for(hold)
+        return CAT
+
+    monkeypatch.setattr("specchat.tui.actions.attaching.image_in_clipboard", copied)
+    app = chat(Script([], takes_images=True))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*"/attach", "enter")
+        await until(pilot, lambda: bool(threads))
+        await until(pilot, lambda: status(app) == "waiting for the copied picture")
+        assert threads[0].daemon  # Python waits for those of asyncio
+        hold.set()
+        await until(pilot, lambda: copied_name(CAT) in attached(app))
+        assert "waiting" not in status(app)
+
+
 async def test_a_copied_picture_stays_for_a_text_that_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,6 +1,6 @@
 """Files for the message being written: attached by a command, and removed by a click."""
 
-import asyncio
+import threading
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -15,6 +15,8 @@ USAGE = (
     "No copied picture came from wl-paste, xclip or osascript. Use /attach FILE, or write @ and its"
     " name."
 )
+
+WAITING = "waiting for the copied picture"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +34,17 @@ class Attaching:
         if name:
             self._mention(mention_of(name, current_folder()))
         else:
-            self.view.app.run_worker(self._attach_copied())
+            self.view.say(WAITING, "images")
+            # its program may wait for another one's picture, and quitting for neither
+            threading.Thread(target=self._read_copied, daemon=True).start()
 
-    async def _attach_copied(self) -> None:
-        """Mention the picture in the clipboard; it is kept, as it has no file."""
-        found = await asyncio.to_thread(image_in_clipboard)
+    def _read_copied(self) -> None:
+        """Read the clipboard, in a thread of its own."""
+        self.view.app.call_later(self._attach_copied, image_in_clipboard())
+
+    def _attach_copied(self, found: bytes) -> None:
+        """Mention the picture that was in the clipboard; it is kept, as it has no file."""
+        self.view.say("", "images")
         if not found:
             self.view.notify(USAGE, severity="warning")
             return
