@@ -10,7 +10,7 @@ from specchat.drafting.token_map import CellsFor, no_cells
 from specchat.engine.api import EngineFacts, Loading
 from specchat.engine.pair_files import PairFiles
 from specchat.engine.remote_workers import RemoteWorkers
-from specchat.errors import Cancelled, OutOfMemory
+from specchat.errors import Cancelled, EngineFailed, OutOfMemory
 from specchat.images.text_only import TEXT_ONLY
 from specchat.llama.device_list import list_devices
 from specchat.llama.draft_context import DraftContext
@@ -101,7 +101,8 @@ class LoadedPair:
         self.empty()
         api.llama_memory_clear(api.llama_get_memory(self.context.handle), True)
         for each, copy in copies:
-            each.restore(copy)
+            with suppress(EngineFailed):  # it is empty then
+                each.restore(copy)
 
     def _spare(self, ctx: int, abort: AbortFlag, stack: ExitStack) -> "LoadedPair":
         """Return this pair with small contexts in place of its own, otherwise of the same shape."""

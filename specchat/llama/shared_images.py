@@ -33,7 +33,7 @@ class SharedImages:
         except SpecchatError:  # this image alone
             own = None
         notices = (tokens.notice, self._failure, own.notice if own else "")
-        tokens = replace(tokens, notice="; ".join(filter(None, notices)))
+        tokens = replace(tokens, notice="; ".join(dict.fromkeys(filter(None, notices))))
         if own is None:
             return tokens
         if len(own.cells) == len(tokens.cells) and all(map(self._fits, own.cells)):

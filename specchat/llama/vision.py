@@ -7,7 +7,7 @@ themselves. It is opened with the first image.
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -155,13 +155,17 @@ class Vision(AbstractContextManager["Vision"]):
         path = os.fsencode(self._header.path)
         return self._mtmd.mtmd_init_from_file(path, self._model.handle, parameters)
 
-    def _open_on_cpu(self, reason: str) -> None:
+    def _open_again(self, change: Callable[[], None]) -> None:
+        """Open the projector again, after a change of where it is."""
         with self._lock:  # others make tokens with it
             self._mtmd.mtmd_free(self._context)
             self._is_open = False
             del self._context
-            self._leave_gpu(reason)
+            change()
             _ = self._context
+
+    def _return_to_gpu(self) -> None:
+        self._is_on_gpu, self._notice = True, ""
 
     def _leave_gpu(self, reason: str) -> None:
         """Go on without the GPU, whose memory may be taken since the model was loaded."""
@@ -258,8 +262,10 @@ class Vision(AbstractContextManager["Vision"]):
     def _encoded(self, chunk: Any) -> HiddenStates:
         states, failure = self._tried(chunk)
         if failure and self._is_on_gpu:
-            self._open_on_cpu(failure)
+            self._open_again(partial(self._leave_gpu, failure))
             states, failure = self._tried(chunk)
+            if failure:  # it is the image
+                self._open_again(self._return_to_gpu)
         if failure:
             raise InvalidOption(f"the projector failed to encode an image: {failure}")
         return states

@@ -45,7 +45,7 @@ FIELDS = frozenset(
         *(each.name for request in (ChatRequest, GenerateRequest) for each in fields(request)),
         *("chat_template_kwargs", "tokens"),
     }
-)
+) - {"images"}  # which bodies have in messages
 """What errors of the engine begin with if they are of a field."""
 OPENAI_TYPES = {
     UNAUTHORIZED: "authentication_error",

@@ -73,7 +73,7 @@ class _TextReply:
         return joint_usage(list(done), self.num_read)
 
     def scoring(self) -> AbstractContextManager[None]:
-        """Return what counts the request as long as its prompts are scored."""
+        """Return what counts the request as long as a prompt of it is scored."""
         is_scored = self.has_echo and self.num_logprobs is not None
         return self.reply.service.scoring() if is_scored else nullcontext()
 
@@ -222,43 +222,41 @@ def _are_tokens(given: Any) -> bool:
 async def _whole(text: _TextReply) -> dict[str, Any]:
     """Return the whole reply."""
     requests, choices, figures = text.reply.requests, list[dict[str, Any]](), dict[str, Any]()
-    with text.scoring():
-        for index, request in enumerate(requests):
+    for index, request in enumerate(requests):
+        with text.scoring():
             echo = await text.echoed(index)
-            logprobs = await text.reply.service.off_loop(text.logprobs, echo)
-            if text.is_empty:
-                choices.append(_choice(index, echo.text, "length", logprobs))
-                continue
-            ended = await text.reply.whole(request)
-            answer, figures = ended.answer, ended.figures
-            if logprobs:
-                logprobs.add(answer.chunks)
-            choice = _choice(index, echo.text + answer.text, _finish_of(answer), logprobs)
-            choices.append(choice if len(requests) == 1 else {**choice, **figures})
+        logprobs = await text.reply.service.off_loop(text.logprobs, echo)
+        if text.is_empty:
+            choices.append(_choice(index, echo.text, "length", logprobs))
+            continue
+        ended = await text.reply.whole(request)
+        answer, figures = ended.answer, ended.figures
+        if logprobs:
+            logprobs.add(answer.chunks)
+        choice = _choice(index, echo.text + answer.text, _finish_of(answer), logprobs)
+        choices.append(choice if len(requests) == 1 else {**choice, **figures})
     extra = figures if len(requests) == 1 else {}
     return text.record(choices=choices, usage=text.usage(), **extra)
 
 
 async def _streamed(text: _TextReply) -> AsyncGenerator[bytes, None]:
     """Yield the reply as server-sent events."""
-    with text.scoring():
-        for index, request in enumerate(text.reply.requests):
+    for index, request in enumerate(text.reply.requests):
+        with text.scoring():
             reading = asyncio.ensure_future(text.echoed(index))
             try:
                 while not (await asyncio.wait([reading], timeout=SECONDS_TO_COMMENT))[0]:
                     yield comment("scoring the prompt")
             finally:
                 reading.cancel()  # what the client no longer waits for
-            echo = reading.result()
-            logprobs = await text.reply.service.off_loop(text.logprobs, echo)
-            if text.is_empty:
-                ended = event(text.record(choices=[_choice(index, "", "length", None)]))
-                yield text.echo_event(index, echo, logprobs) + ended
-                continue
-            async for data in text.reply.streamed(
-                request, _TextEvents(text, index, echo, logprobs)
-            ):
-                yield data
+        echo = reading.result()
+        logprobs = await text.reply.service.off_loop(text.logprobs, echo)
+        if text.is_empty:
+            ended = event(text.record(choices=[_choice(index, "", "length", None)]))
+            yield text.echo_event(index, echo, logprobs) + ended
+            continue
+        async for data in text.reply.streamed(request, _TextEvents(text, index, echo, logprobs)):
+            yield data
     if text.wants_usage:
         yield event(text.record(choices=[], usage=text.usage()))
     yield DONE
