@@ -87,6 +87,10 @@ class StoreFailed(SpecchatError):
     """Raised when conversations cannot be read or written: disk, permissions or a damaged file."""
 
 
+class AnswerGone(StoreFailed):
+    """Raised when an answer is no longer in the store: removed for good, or lost by damage."""
+
+
 class StoreBusy(StoreFailed):
     """Raised when another program is writing to the store; trying again later may work."""
 

@@ -19,7 +19,7 @@ from specchat.chat.conversation import (
     Tree,
 )
 from specchat.chat.conversation_rows import CONVERSATIONS, conversation_of, schema_column
-from specchat.chat.database import BUSY_TIMEOUT, DELETED, Database
+from specchat.chat.database import BUSY_TIMEOUT, Database
 from specchat.chat.memory_folder import delete_memories
 from specchat.chat.message_rows import (
     MESSAGES,
@@ -35,7 +35,7 @@ from specchat.chat.row_numbers import keep_numbers, last_numbers, next_number
 from specchat.chat.stored_images import REMOVE_UNSHOWN, StoredImages, add_images
 from specchat.chat.stored_steps import MAX_TOTAL_BYTES, StoredSteps, steps_column, steps_of
 from specchat.decoding.chunk import Piece, ToolCall
-from specchat.errors import ConversationNotFound, StoreBusy, StoreFailed
+from specchat.errors import AnswerGone, ConversationNotFound, StoreBusy
 from specchat.images.image import Image
 from specchat.system.private_files import FOLDERS
 
@@ -246,8 +246,8 @@ class Store(Database, AbstractContextManager["Store"]):
         """Write all parts of an answer decoded so far; `finish` is set once it is complete.
 
         Until then, its statistics hold only the time of the last write, for other programs, and no
-        steps are stored. With `steps` None, those stored before stay. Raises StoreFailed if the
-        answer was removed for good.
+        steps are stored. With `steps` None, those stored before stay. Raises AnswerGone if the
+        answer was removed for good, or lost.
         """
         kept = statistics if finish else {"written": time()}
         record = json.dumps(kept) if kept else None
@@ -260,7 +260,7 @@ class Store(Database, AbstractContextManager["Store"]):
                 (*columns, message),
             )
             if not written.rowcount:
-                raise StoreFailed(DELETED)
+                raise AnswerGone("the answer is no longer in the history: /export can write it")
             if steps is not None or not finish:
                 database.execute("DELETE FROM steps WHERE message = ?", (message,))
             if steps is not None and (data := steps_column(steps.steps)):

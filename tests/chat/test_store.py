@@ -23,7 +23,7 @@ from specchat.chat.message_search import search_messages
 from specchat.chat.preset import Preset
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Piece, ToolCall
-from specchat.errors import ConversationNotFound, StoreBusy, StoreFailed
+from specchat.errors import AnswerGone, ConversationNotFound, StoreBusy, StoreFailed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DYING = """
@@ -492,7 +492,7 @@ def test_numbers_are_not_given_again(path: Path) -> None:
         number = second.begin().id
         other = second.add(number, "assistant", "")
         second.write(other.id, "Another answer", finish="stop")
-        with pytest.raises(StoreFailed, match="another program deleted this conversation"):
+        with pytest.raises(AnswerGone, match="no longer in the history"):
             first.write(answer.id, "The answer", finish="stop")
         assert (number, other.id) != (removed, answer.id)
         assert [each.text for each in second.tree(number).values()] == ["Another answer"]

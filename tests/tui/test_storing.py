@@ -12,7 +12,9 @@ from chat.test_damage import PAGE, with_page_zeroed
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.errors import StoreFailed
+from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.app import ChatApp
+from specchat.tui.controllers.conversations import Conversations
 from tui.driving import say, status, until
 from tui.test_asking import SIZE, notes
 
@@ -80,6 +82,27 @@ async def test_an_answer_that_waits_to_be_stored_is_continued_with_its_steps(
     for known in (waiting, stored):
         assert known is not None
         assert "".join(step.text for step in known.steps) == answer.text
+
+
+def test_an_answer_that_is_gone_from_the_history_is_said_once(tmp_path: Path) -> None:
+    """It can never be written; what is written after it is as usual."""
+    path = tmp_path / "history.db"
+    with Store(path) as store, Store(path) as other:
+        conversations = Conversations(store, "pair")
+        writes = conversations.writes
+        answer = conversations.answer(conversations.ask("Question").id)
+        other.delete(conversations.number or 0, permanently=True)
+        other.purge()
+        writes.write(answer.id, AnswerParts("the ans"))
+        conversations.finish(answer, AnswerParts("the answer"), "stop", {"steps": 1})
+        assert writes.trouble.startswith("Not saved: the answer is no longer in the history")
+        assert writes.settle()
+        assert writes.trouble
+        assert conversations.tree[answer.id].text == "the answer"
+        conversations.begin()
+        answer = conversations.answer(conversations.ask("Another").id)
+        conversations.finish(answer, AnswerParts("the other answer"), "stop", {"steps": 1})
+        assert writes.trouble == ""
 
 
 async def test_what_stays_unsaved_is_reported_at_the_end(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from specchat.chat.conversation import Message
 from specchat.chat.store import Store
 from specchat.chat.stored_steps import StoredSteps
-from specchat.errors import StoreBusy, StoreFailed
+from specchat.errors import AnswerGone, StoreBusy, StoreFailed
 from specchat.tui.answer_parts import AnswerParts
 
 WRITE_INTERVAL = 0.45
@@ -30,6 +30,8 @@ class AnswerWrites:
         self._written = 0.0
         self._pending: dict[int, AnswerWrite] = {}
         self._failure: StoreFailed | None = None
+        self._lost = ""
+        """What is wrong with an answer that cannot be written, until another one is."""
         self._known_notice = store.notice
 
     @property
@@ -37,6 +39,8 @@ class AnswerWrites:
         """What is wrong with the store; empty if nothing is, or if the store is only busy."""
         if self._failure is not None and not isinstance(self._failure, StoreBusy):
             return f"Not saved yet: {self._failure}"
+        if self._lost:
+            return self._lost
         return self._store.notice if self._store.notice != self._known_notice else ""
 
     def write(self, message: int, parts: AnswerParts) -> None:
@@ -90,6 +94,10 @@ class AnswerWrites:
             try:
                 self._store.write(message, **write.arguments)
                 del self._pending[message]
+                self._lost = ""
+            except AnswerGone as error:
+                del self._pending[message]
+                self._lost = f"Not saved: {error}"
             except StoreFailed as error:
                 self._failure = error
         return not self._pending
