@@ -14,7 +14,7 @@ from specchat.errors import SpecchatError
 from specchat.gguf.split_files import split_names
 from specchat.hub.cache import PART, find_present, lock_path, paths_on_disk, repository_folder
 from specchat.hub.pins import drop_pin, pinned
-from specchat.hub.references import Reference
+from specchat.hub.references import MAIN, Reference
 from specchat.settings.sources import read_settings
 
 LOCK_SECONDS = 0.1
@@ -106,8 +106,12 @@ def _left_alone(files: Mapping[Reference, Sequence[Path]]) -> Iterator[Reference
         snapshots = repository_folder(reference.repository) / "snapshots"
         rest = set(snapshots.rglob("*.gguf")) - going - {projector}
         if not any(projector_for(other) == projector for other in rest):
-            file = "/".join(projector.relative_to(snapshots).parts[1:])
-            yield known(Reference(reference.repository, file, reference.revision))
+            commit, *folders = projector.relative_to(snapshots).parts
+            for revision in (reference.revision, MAIN, commit):
+                found = known(Reference(reference.repository, "/".join(folders), revision))
+                if find_present(found) == projector:
+                    yield found
+                    break
 
 
 def _users(name: str, files: Mapping[Reference, Sequence[Path]]) -> dict[Reference, str]:
@@ -144,7 +148,7 @@ def _named_paths(name: str) -> Iterator[tuple[Path, str]]:
             if path and (path == file or all(paths)):
                 yield path, f"pair {entry.name}"
     settings = read_settings()
-    for setting in ("model.target", "model.draft"):
+    for setting in ("model.target", "model.draft", "model.projector"):
         if settings[setting]:
             where = settings.path if settings.source(setting) == "file" else "the environment"
             yield Path(settings[setting]), f"{setting} in {where}"

@@ -15,6 +15,8 @@ from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.catalogue.projectors import projector_for
 from specchat.cli import main, pull
 from specchat.planning.device import Machine
+from specchat.settings.editor import write_setting
+from specchat.settings.sources import settings_path
 from specchat.wording import size_text
 
 REPO, TARGET, PROJECTOR = "org/Sees-2B-GGUF", "Sees-2B-Q8_0.gguf", "mmproj-F16.gguf"
@@ -24,6 +26,11 @@ description = "Reads images"
 target = {{ repository = "{REPO}", file = "{TARGET}" }}
 draft = {{ repository = "org/Small-GGUF", file = "small.gguf" }}
 """
+
+
+def sha256_of(content: bytes) -> str:
+    """Return the checksum of a file."""
+    return hashlib.sha256(content).hexdigest()
 
 
 class Terminal(io.StringIO):
@@ -109,7 +116,7 @@ def test_a_pair_names_its_own(
     own_catalogue_path().parent.mkdir(parents=True)
     own_catalogue_path().write_text(
         f'{OWN}projector = {{ repository = "{REPO}", file = "{PROJECTOR}", bytes = {len(content)},'
-        f' sha256 = "{hashlib.sha256(content).hexdigest()}" }}'
+        f' sha256 = "{sha256_of(content)}" }}'
     )
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     paths, err = pulled(capsys, "sees")
@@ -148,3 +155,25 @@ def test_a_projector_is_deleted_with_the_last_model_that_uses_it(
         assert main(["rm", f"{REPO}/{target.name}", "--yes"]) == 0
     assert not projector.is_file()
     assert f"deleting {REPO}/{PROJECTOR}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_in_settings", [False, True])
+def test_a_projector_of_another_commit_is_deleted_unless_the_settings_name_it(
+    is_in_settings: bool, hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pair may pin its target, which the projector of the main branch came to later."""
+    target, projector = (hub.files[REPO, "c" * 40, file] for file in (TARGET, PROJECTOR))
+    hub.put("org/Small-GGUF", "small.gguf", target)
+    pin = f'revision = "{"c" * 40}", bytes = {len(target)}, sha256 = "{sha256_of(target)}"'
+    own_catalogue_path().parent.mkdir(parents=True)
+    own_catalogue_path().write_text(OWN.replace(f'file = "{TARGET}"', f'file = "{TARGET}", {pin}'))
+    hub.put(REPO, PROJECTOR, projector, commit="d" * 40)
+    pinned = pulled(capsys, "sees")[0][0]
+    (later,) = pulled(capsys, f"{REPO}/{PROJECTOR}")[0]
+    assert pinned.parent != later.parent
+    assert projector_for(pinned) == later
+    if is_in_settings:
+        write_setting(settings_path(), "model.projector", str(later))
+    assert main(["rm", "sees", "--yes"]) == 0
+    assert not pinned.is_file()
+    assert later.is_file() == is_in_settings
