@@ -36,7 +36,9 @@ def plan_removal(name: str, references: Sequence[Reference]) -> Removal:
     CatalogueError if the files' users cannot be determined.
     """
     files = {reference: paths_on_disk(reference) for reference in references}
-    files |= {projector: paths_on_disk(projector) for projector in _left_alone(files)}
+    used = _users(name, files)
+    going = {reference: paths for reference, paths in files.items() if reference not in used}
+    files |= {projector: paths_on_disk(projector) for projector in _left_alone(going)}
     has_pin = {
         reference: any(pinned(part) != part for part in reference.parts) for reference in files
     }

@@ -157,6 +157,23 @@ def test_a_projector_is_deleted_with_the_last_model_that_uses_it(
     assert f"deleting {REPO}/{PROJECTOR}" in capsys.readouterr().err
 
 
+def test_a_projector_stays_with_a_target_that_another_pair_has(
+    hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That pair goes on reading images."""
+    content = hub.files[REPO, "c" * 40, TARGET]
+    hub.put("org/Small-GGUF", "small.gguf", content + bytes(1), commit="e" * 40)
+    hub.put("org/Small-GGUF", "tiny.gguf", content + bytes(2), commit="e" * 40)
+    own_catalogue_path().parent.mkdir(parents=True)
+    own_catalogue_path().write_text(OWN + OWN.replace("sees", "too").replace("small.", "tiny."))
+    pulled(capsys, "too")
+    target, draft = pulled(capsys, "sees")[0]
+    (projector,) = pulled(capsys, f"{REPO}/{PROJECTOR}")[0]
+    assert main(["rm", "sees", "--yes"]) == 0
+    assert [path.is_file() for path in (target, draft, projector)] == [True, False, True]
+    assert projector_for(target) == projector
+
+
 @pytest.mark.parametrize("is_in_settings", [False, True])
 def test_a_projector_of_another_commit_is_deleted_unless_the_settings_name_it(
     is_in_settings: bool, hub: HubServer, capsys: pytest.CaptureFixture[str]
