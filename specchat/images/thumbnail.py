@@ -5,7 +5,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from queue import SimpleQueue
+from time import monotonic
 
 from specchat.errors import InvalidOption, NotDecodedNow
 from specchat.images.image import Image
@@ -25,9 +27,17 @@ class Thumbnail:
     picture: Picture
 
 
+@dataclass(frozen=True, slots=True)
+class NoThumbnail:
+    """Why an image cannot be decoded; only those who asked `until` then are refused for it."""
+
+    error: InvalidOption
+    until: float
+
+
 _one_at_a_time = threading.Lock()
-_latest: OrderedDict[tuple[bytes, str], Thumbnail | str] = OrderedDict()
-"""What is known of images by digest and name: for one that cannot be decoded, why."""
+_latest: OrderedDict[tuple[bytes, str], Thumbnail | NoThumbnail] = OrderedDict()
+"""What is known of images by digest and name."""
 
 
 def thumbnail_of(image: Image) -> Thumbnail:
@@ -35,16 +45,16 @@ def thumbnail_of(image: Image) -> Thumbnail:
 
     Images are decoded one after another: each takes a core for a moment.
     """
-    key = image.digest, image.name
+    key, asked = (image.digest, image.name), monotonic()
     with _one_at_a_time:
         found = _latest.get(key)
-        if found is None:
+        if found is None or (isinstance(found, NoThumbnail) and asked > found.until):
             found = _latest[key] = _decoded(image)
         _latest.move_to_end(key)
         while len(_latest) > KEPT:
             _latest.popitem(last=False)
-    if isinstance(found, str):
-        raise InvalidOption(found)
+    if isinstance(found, NoThumbnail):
+        raise type(found.error)(str(found.error))
     return found
 
 
@@ -68,13 +78,13 @@ def _acts() -> "SimpleQueue[Callable[[], object]]":
     return acts
 
 
-def _decoded(image: Image) -> Thumbnail | str:
+def _decoded(image: Image) -> Thumbnail | NoThumbnail:
     try:
         picture = picture_of(image)
-    except NotDecodedNow:
-        raise
+    except NotDecodedNow as error:
+        return NoThumbnail(error, monotonic())
     except InvalidOption as error:
-        return str(error)
+        return NoThumbnail(error, inf)
     return Thumbnail(picture.width, picture.height, _small(picture))
 
 

@@ -6,9 +6,11 @@ import errno
 import struct
 import subprocess
 import sys
+import threading
 import zlib
 from io import BytesIO
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import pytest
 from PIL import Image as Pillow
 
 from image_files import encoded, image, picture
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidOption, NotDecodedNow
 from specchat.images import decoder, thumbnail
 from specchat.images import picture as decoding
 from specchat.images.image import Image, parted
@@ -207,6 +209,38 @@ def test_what_cannot_be_decoded_is_tried_once(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(InvalidOption, match="is damaged"):
             thumbnail.thumbnail_of(broken)
     assert len(tries) == 1
+
+
+def test_those_who_wait_for_a_decoding_share_its_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would take as long, one after another."""
+    given, tries = Image(encoded(picture()), "slow.png"), list[str]()
+    asked, refused = threading.Semaphore(0), list[str]()
+
+    def moment() -> float:
+        asked.release()
+        return monotonic()
+
+    def fail(image: Image) -> None:
+        for _ in range(3):
+            asked.acquire()
+        tries.append(image.name)
+        raise NotDecodedNow(f"{image.name} takes too long")
+
+    def ask() -> None:
+        try:
+            thumbnail.thumbnail_of(given)
+        except NotDecodedNow as error:
+            refused.append(str(error))
+
+    monkeypatch.setattr(thumbnail, "monotonic", moment, raising=False)
+    monkeypatch.setattr(thumbnail, "picture_of", fail)
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert tries == ["slow.png"]
+    assert refused == ["slow.png takes too long"] * 3
 
 
 def no_process(*_: object, **__: object) -> None:

@@ -33,6 +33,7 @@ from scripts.support.tiny_gguf import write_projector
 from specchat.chat.store import Store
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
+from specchat.errors import NotDecodedNow
 from specchat.images.image import Image
 from specchat.images.picture import Picture
 from specchat.images.thumbnail import Thumbnail
@@ -411,6 +412,35 @@ async def test_a_check_that_fails_ends_the_waiting(monkeypatch: pytest.MonkeyPat
         await pilot.press("enter")
         await until(pilot, lambda: bool(script.asked) and app.answers.current is None)
     assert shown_to(script) == [CAT]
+
+
+async def test_what_could_not_be_decoded_is_tried_again_once_it_is_sent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each pause in typing it would take as long."""
+    given, tries, said = encoded(picture(3)), list[str](), "cat.png takes more than 30 s to decode"
+
+    def fail(image: Image) -> None:
+        tries.append(image.name)
+        raise NotDecodedNow(said)
+
+    script = Script(takes_images=True)
+    (folder / "cat.png").write_bytes(given)
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        with monkeypatch.context() as patch:
+            patch.setattr("specchat.images.thumbnail.picture_of", fail)
+            composer = app.query_one(Composer)
+            composer.text = "What is @cat.png?"
+            await until(pilot, lambda: attached(app) == f"▣ {said} · remove")
+            composer.text = ""
+            await until(pilot, lambda: attached(app) == "")
+            composer.text = "What is that @cat.png?"
+            await until(pilot, lambda: attached(app) == f"▣ {said} · remove")
+            assert tries == ["cat.png"]
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(script.asked) and app.answers.current is None)
+    assert shown_to(script) == [given]
 
 
 async def test_a_set_up_that_failed_is_why_an_image_is_not_sent(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from specchat.errors import InvalidOption, SpecchatError
+from specchat.errors import InvalidOption, NotDecodedNow, SpecchatError
 from specchat.images.image import Image
 from specchat.images.text_only import TEXT_ONLY
 from specchat.tui.commands import KeyOf
@@ -48,8 +48,8 @@ class ImageChecks:
     _kept: set[bytes] = field(default_factory=set)
     _begun: set[bytes] = field(default_factory=set)
     """The images that `begin` is checking and keeping."""
-    _without_set_up: set[bytes] = field(default_factory=set)
-    """Those that cannot be sent because what reads images could not be set up."""
+    _not_now: set[bytes] = field(default_factory=set)
+    """Those that failed in a way that may be over once they are sent."""
 
     @property
     def known(self) -> list[Image]:
@@ -61,6 +61,8 @@ class ImageChecks:
 
         If what reads images could not be set up, that is tried `again`, or is what is wrong.
         """
+        if image.digest in self._not_now and (known := self._wrong.get(image.digest)):
+            return CheckedImage(image, wrong=known)
         from specchat.images.thumbnail import thumbnail_of
         from specchat.system.clone import set_up_images
 
@@ -68,11 +70,13 @@ class ImageChecks:
         try:
             wrong = set_up_images(self._say, again=again)
             if wrong:
-                self._without_set_up.add(image.digest)
+                self._not_now.add(image.digest)
             else:
                 found, num_tokens = thumbnail_of(image), self._count(image)
         except Exception as error:  # noqa: BLE001  # a question waits for every outcome
             wrong = str(error) or type(error).__name__
+            if isinstance(error, NotDecodedNow):
+                self._not_now.add(image.digest)
             if not isinstance(error, SpecchatError):
                 wrong = f"{image.name} cannot be checked: {wrong}"
         self._say("")
@@ -82,9 +86,9 @@ class ImageChecks:
         return CheckedImage(image, found.width, found.height, num_tokens, wrong)
 
     def try_again(self) -> None:
-        """Have a set-up that failed tried again with the next images that `begin` checks."""
-        while self._without_set_up:
-            self._wrong.pop(self._without_set_up.pop(), None)
+        """Have what failed so tried again with the next images that `begin` checks."""
+        while self._not_now:
+            self._wrong.pop(self._not_now.pop(), None)
 
     def begin(self, images: Sequence[Image], then: Callable[[], object]) -> bool:
         """Check and keep images in a thread, then call a function; return False if that is done.
