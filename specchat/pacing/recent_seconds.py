@@ -12,7 +12,7 @@ passes tell the speed, as the shape may be wrong for all others.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import TypeAlias
 
@@ -85,6 +85,17 @@ class RecentSeconds:
         ratios.append(ratio / self._speed)
         if len(ratios) >= FEW:
             self._biases[place] = (len(ratios) * middle(ratios) + PRIOR) / (len(ratios) + PRIOR)
+
+    @property
+    def levels(self) -> Sequence[float]:
+        """How many times as long as expected the last ones took, whatever their size."""
+        self._catch_up()
+        return tuple(self._levels)
+
+    def begin_with(self, levels: Sequence[float]) -> None:
+        """Begin with the machine's speed as others have learned it."""
+        self._levels.extend(levels)
+        self._speed = median(levels or [1.0])
 
     def seconds(self, size: int, depth: int) -> float:
         """Return the time that one of this size takes now, as decisions are to count it."""
@@ -184,7 +195,10 @@ class SharedSeconds(RecentSeconds):
 
     def share_among(self, count: int) -> None:
         """Note how many answers share the passes from now on; as many of them draft as before."""
+        levels, is_new = self._whole.levels, count not in self._by_number
         self.num_sharing = count
+        if is_new:
+            self._whole.begin_with(levels)
 
     def begin_answer(self) -> None:
         """Expect that all will draft: they may, once each has seen that it pays."""
