@@ -260,7 +260,7 @@ class Store(Database, AbstractContextManager["Store"]):
                 (*columns, message),
             )
             if not written.rowcount:
-                raise AnswerGone("the answer is no longer in the history: /export can write it")
+                raise AnswerGone("the answer is no longer in the history")
             if steps is not None or not finish:
                 database.execute("DELETE FROM steps WHERE message = ?", (message,))
             if steps is not None and (data := steps_column(steps.steps)):

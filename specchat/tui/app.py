@@ -193,7 +193,7 @@ class ChatApp(CommandApp):
         self.pair_controller.close(SECONDS_TO_END)
         self.conversations.store.set_busy_timeout()
         self.answers.end("cancelled")
-        if not self.conversations.writes.settle():
+        if not self.conversations.writes.settle() or self.conversations.writes.lost:
             self.failure = (
                 self.failure or f"an answer was not saved. {self.conversations.writes.trouble}"
             )

@@ -105,6 +105,23 @@ def test_an_answer_that_is_gone_from_the_history_is_said_once(tmp_path: Path) ->
         assert writes.trouble == ""
 
 
+async def test_an_answer_that_is_gone_is_reported_at_the_end(tmp_path: Path) -> None:
+    """Where the chat ends before its line was seen."""
+    path = tmp_path / "history.db"
+    script = Script([LONG], hold=threading.Event())
+    app = chat(script, path)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "one", wait=False)
+        await until(pilot, lambda: app.answers.current is not None)
+        with Store(path) as other:
+            other.delete(1, permanently=True)
+            other.purge()
+        assert script.hold is not None
+        script.hold.set()
+    assert app.failure.startswith("an answer was not saved.")
+    assert "no longer in the history" in app.failure
+
+
 async def test_what_stays_unsaved_is_reported_at_the_end(tmp_path: Path) -> None:
     """The shell shows it in one line."""
     script = Script([LONG], hold=threading.Event())

@@ -30,8 +30,8 @@ class AnswerWrites:
         self._written = 0.0
         self._pending: dict[int, AnswerWrite] = {}
         self._failure: StoreFailed | None = None
-        self._lost = ""
-        """What is wrong with an answer that cannot be written, until another one is."""
+        self.lost = ""
+        """What is wrong with an answer that can never be written, until another one ends."""
         self._known_notice = store.notice
 
     @property
@@ -39,8 +39,8 @@ class AnswerWrites:
         """What is wrong with the store; empty if nothing is, or if the store is only busy."""
         if self._failure is not None and not isinstance(self._failure, StoreBusy):
             return f"Not saved yet: {self._failure}"
-        if self._lost:
-            return self._lost
+        if self.lost:
+            return self.lost
         return self._store.notice if self._store.notice != self._known_notice else ""
 
     def write(self, message: int, parts: AnswerParts) -> None:
@@ -66,6 +66,7 @@ class AnswerWrites:
 
     def finish(self, message: Message, steps: StoredSteps | None) -> None:
         """Store a finished answer; without `steps`, those stay that are stored or to be stored."""
+        self.lost = ""
         before = self._pending.get(message.id)
         if steps is None and before:
             steps = before.arguments.get("steps")
@@ -94,10 +95,9 @@ class AnswerWrites:
             try:
                 self._store.write(message, **write.arguments)
                 del self._pending[message]
-                self._lost = ""
             except AnswerGone as error:
                 del self._pending[message]
-                self._lost = f"Not saved: {error}"
+                self.lost = f"Not saved: {error}"
             except StoreFailed as error:
                 self._failure = error
         return not self._pending
