@@ -139,6 +139,14 @@ def test_a_long_paragraph_does_not_go_on_as_something_else(mark: str, place: int
     assert token.type == "paragraph_open"
 
 
+def test_a_long_paragraph_is_cut_at_the_end_of_a_line() -> None:
+    """It may have no other space: a word stays whole."""
+    growing = GrowingMarkdown()
+    blocks = [block for number in range(1000) for block in growing.append(f"word{number:03}x\n")]
+    assert blocks
+    assert all(block.startswith("word") for block in [*blocks, growing.tail])
+
+
 def test_html_is_shown_as_text() -> None:
     """Tags have no effect."""
     assert "<b>bold</b>" in "\n".join(laid_out(["Some <b>bold</b> text"]))

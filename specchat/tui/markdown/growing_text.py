@@ -15,7 +15,7 @@ MAX_LINES = 40
 """A growing fence or list longer than this is split, as laying it out repeatedly gets slow."""
 MAX_CHARACTERS = 4000
 """A growing paragraph longer than this is split likewise."""
-BETWEEN_WORDS = re.compile(r" (?!\d+[.)])(?=[^\W_])")
+BETWEEN_WORDS = re.compile(r"[ \n](?!\d+[.)])(?=[^\W_])")
 """Where a paragraph can be split: before anything else it might go on as a list or a rule."""
 LONGEST_NUMBER = 10
 """Characters of the longest number of a list, with what follows it."""
