@@ -49,6 +49,8 @@ UPDATES = {1: FROM_VERSION_1, 2: FROM_VERSION_2, 3: FROM_VERSION_3}
 
 BUSY_TIMEOUT = 10.0
 """Default seconds to wait while another program writes."""
+COPY_AGAIN_SECONDS = 10.0
+"""Seconds without another attempt to copy a damaged file: each takes seconds for a large one."""
 RETRY_SECONDS = 0.02
 """Seconds between attempts to open the file while other programs are opening it."""
 
@@ -140,6 +142,8 @@ class Database:
         self.notice = ""
         self._path = path
         self._damage: Exception | None = None
+        self._copy_failed = ""
+        self._copy_again_at = 0.0
         self._is_open = False
         self._busy_timeout = busy_timeout
         try:
@@ -151,6 +155,7 @@ class Database:
     def close(self) -> None:
         """Close the file; if it was found damaged, it is replaced first, as `notice` reports."""
         if damage := self._damage:
+            self._copy_failed = ""
             with suppress(StoreFailed, OSError, *UNREADABLE):
                 self._recovers_from(damage)
         self._connection.close()
@@ -323,13 +328,17 @@ class Database:
         self._is_open = False
         self._connection.close()
         if self._identity == _identity(self._path):  # else another program recovered it
+            if self._copy_failed and monotonic() < self._copy_again_at:
+                raise StoreFailed(self._copy_failed)
             try:
                 self.notice = _replace_damaged(self._path)
             except (OSError, sqlite3.Error) as failure:
-                raise StoreFailed(
+                self._copy_again_at = monotonic() + COPY_AGAIN_SECONDS
+                self._copy_failed = (
                     f"{self._path} is damaged, and its readable part cannot be copied"
                     f" ({failure}): free some space there, or use --no-history"
-                ) from None
+                )
+                raise StoreFailed(self._copy_failed) from None
         self._damage = None
         self._reopen(self._path)
         return True

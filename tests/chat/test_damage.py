@@ -260,6 +260,7 @@ def test_a_recovery_that_fails_is_tried_again(
     """Once there is space or whatever lacked, the next use succeeds."""
     with Store(path) as store:
         store.note_damage(damage())
+        monkeypatch.setattr(database_module, "COPY_AGAIN_SECONDS", 0.0)
         with monkeypatch.context() as patch:
             if failing == "recover":
                 patch.setattr(database_module, "recover", refuse)
@@ -279,6 +280,28 @@ def test_a_recovery_that_fails_is_tried_again(
         assert trying_twice(partial(messages_of, store)) == NUM_CONVERSATIONS * NUM_MESSAGES
         assert "recovered" in store.notice
         assert len(list(path.parent.glob("*.damaged-*.db"))) == 1
+
+
+def test_a_recovery_that_fails_is_not_tried_at_each_use(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The screen waits for it; what fails meanwhile says why, and the end tries once more."""
+    tries = list[object]()
+
+    def fail(*given: object) -> None:
+        tries.append(given)
+        refuse()
+
+    with Store(path) as store:
+        store.note_damage(damage())
+        with monkeypatch.context() as patch:
+            patch.setattr(database_module, "recover", fail)
+            patch.setattr(database_module, "COPY_AGAIN_SECONDS", 3600.0)
+            for _ in range(3):
+                with pytest.raises(StoreFailed, match="unable to open"):
+                    messages_of(store)
+        assert len(tries) == 1
+    assert "recovered" in store.notice
 
 
 def test_what_another_program_recovered_is_opened_once_it_can_be(
