@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -123,13 +124,18 @@ async def test_a_space_before_the_slash_sends_it() -> None:
 
 @pytest.mark.slow
 async def test_a_command_takes_an_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The conversation is exported in the format given."""
+    """The conversation is exported in the format given, as it is in the history by now."""
     monkeypatch.chdir(tmp_path)
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "A question")
         await type_keys(pilot, *"/export json", "enter")
-        await until(pilot, lambda: any(name.endswith(".json") for name in os.listdir(tmp_path)))  # noqa: PTH208
+        await until(
+            pilot, lambda: any("Exported to" in each.message for each in app.notices.latest)
+        )
+        [name] = (each for each in os.listdir(tmp_path) if each.endswith(".json"))  # noqa: PTH208
+        exported = json.loads((tmp_path / name).read_text("utf-8"))
+        assert exported["changed"] == app.conversations.store.conversation(1).changed
 
 
 def test_every_command_is_an_action_of_the_chat() -> None:

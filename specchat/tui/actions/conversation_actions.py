@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from specchat.chat.conversation import Tree
 from specchat.chat.export import NAMES, export_file
 from specchat.chat.message_search import SearchResult, search_messages
 from specchat.chat.preset import Preset
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidOption, SpecchatError
 from specchat.safe_text import harmless, in_one_line
 from specchat.system.current_folder import current_folder
 from specchat.tui.controllers.chat_state import ChatState
@@ -110,8 +111,11 @@ class ConversationActions:
         if chat.conversation is None:
             self.view.notify("There is nothing to export yet.")
         else:
+            kept = chat.conversation
+            with suppress(SpecchatError):  # else it is exported as it was opened
+                kept = chat.store.conversation(kept.id)
             shown = replace(
-                chat.conversation,
+                kept,
                 leaf=chat.leaf,
                 system_prompt=chat.system_prompt,
                 schema=chat.schema,
