@@ -7,8 +7,9 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
-from specchat.chat.database import BUSY_TIMEOUT, UNREADABLE, Database, address_of
+from specchat.chat.database import BUSY_TIMEOUT, Database
 from specchat.chat.message_rows import storable
+from specchat.chat.recovery import UNREADABLE, address_of
 from specchat.errors import StoreFailed
 from specchat.images.image import DistantImage, Image
 

@@ -14,9 +14,10 @@ import pytest
 
 from specchat.chat import database as database_module
 from specchat.chat.conversation import Role
-from specchat.chat.database import Database, _readable, recover
+from specchat.chat.database import Database
 from specchat.chat.message_search import search_messages
 from specchat.chat.preset import Preset
+from specchat.chat.recovery import _readable, recover
 from specchat.chat.store import Store
 from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.chunk import Chunk
@@ -265,7 +266,7 @@ def test_a_recovery_that_fails_is_tried_again(
             if failing == "recover":
                 patch.setattr(database_module, "recover", refuse)
             else:
-                whole = database_module.recover
+                whole = recover
 
                 def recovered(*paths: Path) -> tuple[int, int]:
                     patch.setattr(Database, "_connect", refuse)

@@ -18,10 +18,10 @@ import pytest
 from chat.test_damage import damage
 from specchat.chat import store as store_module
 from specchat.chat.conversation import ChatSchema, Tree
-from specchat.chat.database import VERSION
 from specchat.chat.message_search import search_messages
 from specchat.chat.preset import Preset
 from specchat.chat.store import Store
+from specchat.chat.tables import VERSION
 from specchat.decoding.chunk import Piece, ToolCall
 from specchat.errors import AnswerGone, ConversationNotFound, StoreBusy, StoreFailed
 

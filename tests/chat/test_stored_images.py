@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from image_files import image
-from specchat.chat import database
+from specchat.chat import recovery, tables
 from specchat.chat.export import as_html, as_json, as_markdown
 from specchat.chat.message_search import search_messages
 from specchat.chat.store import Store
@@ -120,9 +120,9 @@ def test_an_update_does_not_follow_the_tables_of_later_versions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It makes those of the next version, which the update after it expects."""
-    later = database.TABLES.replace("data BLOB NOT NULL\n", "data BLOB NOT NULL, width INTEGER\n")
+    later = tables.TABLES.replace("data BLOB NOT NULL\n", "data BLOB NOT NULL, width INTEGER\n")
     monkeypatch.setattr(Path, "read_text", lambda *_: later)
-    spec = importlib.util.spec_from_file_location("later_database", database.__file__)
+    spec = importlib.util.spec_from_file_location("later_tables", tables.__file__)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -328,6 +328,6 @@ def test_the_address_of_a_file_on_a_share_has_no_server() -> None:
         def resolve(self) -> PureWindowsPath:
             return PureWindowsPath(r"\\server\share\history.db")
 
-    address = database.address_of(cast("Path", Share()), "ro")
+    address = recovery.address_of(cast("Path", Share()), "ro")
     assert urlsplit(address).netloc == ""
     assert unquote(urlsplit(address).path) == r"\\server\share\history.db"
