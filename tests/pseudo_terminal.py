@@ -31,6 +31,6 @@ def on_terminal(words: list[str], key: str = "", **environment: str) -> str:
         if key and painted.endswith((b"quits: ", b"] ")):
             os.write(leader, key.encode())
             key = ""
-    process.wait(timeout=120)
+    process.wait(timeout=30)
     os.close(leader)
     return painted.decode("utf-8", "replace")

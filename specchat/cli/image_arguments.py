@@ -41,5 +41,5 @@ def _image_in(name: str) -> Image:
 
     path = typed_path(name)
     if path is None:
-        raise InvalidOption(f"{name}: no such file")
+        raise InvalidOption(f"{name}: no such file: check the path")
     return image_in(path, path.name)

@@ -207,7 +207,7 @@ def test_an_interrupt_keeps_the_results(tiny: WriteModel) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "compared\n"
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=120)
+    stdout, stderr = process.communicate(timeout=30)
 
     assert (process.returncode, stderr) == (130, "")
     assert "stopped early" in stdout

@@ -49,7 +49,7 @@ MEASURING = ("specchat derive", "specchat tune", 'specchat race "', "specchat ra
 
 PAIR = "[pair."
 QUIT = b"\x11"
-MOST_SECONDS = 300
+MOST_SECONDS = 60
 
 Environment = Mapping[str, str]
 

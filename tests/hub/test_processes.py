@@ -64,7 +64,7 @@ def test_ctrl_c_keeps_what_is_here(hub: HubServer) -> None:
     with pulling() as process:
         wait_for_a_part()
         process.send_signal(signal.SIGINT)
-        out, message = process.communicate(timeout=120)
+        out, message = process.communicate(timeout=20)
 
     assert (process.returncode, out) == (130, "")
     assert message.splitlines()[-1] == f"stopped: `specchat pull {FILE}` downloads the rest"
@@ -100,7 +100,7 @@ def test_two_pulls_at_once_share_one_download(hub: HubServer) -> None:
             assert second.stderr is not None
             waiting = next(line for line in second.stderr if "waiting" in line)
             gate.set()
-            done = [process.communicate(timeout=120) for process in (first, second)]
+            done = [process.communicate(timeout=30) for process in (first, second)]
 
     assert (first.returncode, second.returncode) == (0, 0)
     assert done[0][0] == done[1][0]
@@ -114,7 +114,7 @@ def test_a_full_disk_is_reported_and_leaves_a_usable_part(hub: HubServer) -> Non
     """A limit on the size of files stands in for it; with more room it goes on."""
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (70_001, 70_001))\n"
     with pulling(limit + PULL) as process:
-        out, message = process.communicate(timeout=120)
+        out, message = process.communicate(timeout=20)
 
     assert (process.returncode, out) == (1, "")
     assert message.splitlines()[-1].startswith("specchat: the disk is full (")
@@ -127,7 +127,7 @@ def test_a_proxy_is_used(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("HTTP_PROXY", hub.address)
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
     with pulling() as process:
-        out, message = process.communicate(timeout=120)
+        out, message = process.communicate(timeout=20)
 
     assert (process.returncode, message.count("Traceback")) == (0, 0)
     assert Path(out.strip()).read_bytes() == CONTENT
@@ -140,7 +140,7 @@ def test_offline_is_respected(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -
     """HF_HUB_OFFLINE allows no request, and what is here needs none."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pulling() as process:
-        _, message = process.communicate(timeout=120)
+        _, message = process.communicate(timeout=20)
     assert (process.returncode, hub.seen) == (1, [])
     assert "offline, and org/model/" in message
     assert message.count("\n") == 1
@@ -148,14 +148,14 @@ def test_offline_is_respected(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -
     get()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pulling() as process:
-        out, message = process.communicate(timeout=120)
+        out, message = process.communicate(timeout=20)
     assert (process.returncode, Path(out.strip()).name) == (0, FILE.file)
 
 
 def test_nothing_but_the_file_is_asked_for(hub: HubServer) -> None:
     """huggingface_hub alone would send facts about this machine."""
     with pulling() as process:
-        process.communicate(timeout=120)
+        process.communicate(timeout=20)
 
     assert [seen.method for seen in hub.seen] == ["HEAD", "GET", "GET"]
     assert all("/resolve/" in seen.path for seen in hub.seen)

@@ -366,7 +366,7 @@ def test_ctrl_c_ends_pip_too(index: IndexServer, own: None) -> None:
         while not any(map(_is_wheel, index.seen)) and time.monotonic() < deadline:
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)
-        out, message = process.communicate(timeout=120)
+        out, message = process.communicate(timeout=20)
     finally:
         process.kill()
     assert (process.returncode, out) == (130, "")

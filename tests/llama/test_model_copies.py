@@ -22,4 +22,4 @@ def test_the_child_ends_when_its_parent_was_killed() -> None:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"writing\n"
         parent.kill()
-        assert parent.communicate(timeout=120)[0] == b""  # the child has closed it, too
+        assert parent.communicate(timeout=20)[0] == b""  # the child has closed it, too

@@ -375,7 +375,7 @@ def test_an_interrupted_set_up_leaves_nothing_running(
     with clone.start() as child:
         wait_for(clone, "pip wheel")
         child.send_signal(number)
-        _, errors = child.communicate(timeout=120)
+        _, errors = child.communicate(timeout=30)
 
     assert child.returncode == exit_code
     assert "Traceback" not in errors

@@ -55,7 +55,7 @@ def serving(state: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], s
 def ended(process: subprocess.Popen[str], number: signal.Signals) -> str:
     """Interrupt the command; return what else it has printed, all of it."""
     process.send_signal(number)
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=20)
     assert process.returncode in {0, 130}
     assert "Traceback" not in output + errors
     return output + errors

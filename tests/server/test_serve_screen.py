@@ -261,7 +261,7 @@ def test_the_command_serves_until_it_is_interrupted() -> None:
         given = {"authorization": f"Bearer {ready['key']}"}
         reply = client.post(url, json=body, headers=given).json()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=30)
     (record,) = map(json.loads, out.splitlines())
     assert record["timings"] == reply["timings"]
     assert (process.returncode, err) == (0, "")
@@ -282,5 +282,5 @@ def test_the_command_draws_in_a_terminal_and_ends_at_q(terminal: TerminalPicture
     address = next(line.split()[0] for line in lines if line.startswith("http://127.0.0.1:"))
     assert f'  api_base: "{address}"' in lines
     terminal.press("q")
-    assert process.wait(timeout=120) == 0
+    assert process.wait(timeout=30) == 0
     assert termios.tcgetattr(terminal.follower) == before
