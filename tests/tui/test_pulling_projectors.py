@@ -97,7 +97,7 @@ async def test_a_pair_is_pulled_with_its_projector_or_without(
     async with app.run_test(size=SIZE) as pilot:
         answers = await ask_to_pull(pilot)
         await until(pilot, lambda: answers.option_count == 3)
-        assert "Download with mmproj-F16.gguf (" in screen_text(app)
+        assert "With mmproj-F16.gguf (" in screen_text(app)
         assert " kB), to read images" in screen_text(app)
         assert answers.highlighted == 0
         await pilot.press(*keys)

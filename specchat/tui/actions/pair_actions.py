@@ -164,7 +164,7 @@ async def _offer_projector(question: ConfirmScreen, offer: Offer) -> Reference |
             if found := await asyncio.to_thread(missing_projector, reference):
                 projector, num_bytes = found
                 size = f" ({size_text(num_bytes)})" if num_bytes else ""
-                question.offer_more(f"Download with {projector.name}{size}, to read images")
+                question.offer_more(f"With {projector.name}{size}, to read images")
                 return projector
     return None
 
